@@ -1,0 +1,110 @@
+//! `doctor`: what this machine offers, and what to expect from it.
+
+use std::fs;
+use std::path::Path;
+
+use crate::args::DoctorArgs;
+use crate::bench;
+use crate::error::CliError;
+use crate::output::{self, bytes};
+
+/// Less free memory than this, and only small networks fit.
+const LITTLE_MEMORY: u64 = 4 << 30;
+/// Less free disk than this, and checkpoints of a larger network do not fit.
+const LITTLE_DISK: u64 = 5 << 30;
+
+/// Prints what was found.
+pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
+    let device = args.device.open()?;
+    let mut lines = vec![("dino-vmf", env!("CARGO_PKG_VERSION").to_owned())];
+    let mut advice = Vec::new();
+
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let name = cpu_name().unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    lines.push(("CPU", format!("{name}, {}", output::count(cores, "core"))));
+    lines.push(("computes with", device.describe()));
+    lines.push(("GEMM", format!("{:.0} GFLOP/s (f32, 1024 x 1024 x 1024)", bench::gemm_gflops(&device))));
+    if cfg!(debug_assertions) {
+        advice.push("This is a debug build: `cargo build --release` makes one that is faster".to_owned());
+    }
+    if device.threads() < cores {
+        advice.push(format!("{} of {cores} cores are used: --threads or RAYON_NUM_THREADS says so", device.threads()));
+    }
+
+    match memory() {
+        Some((total, free)) => {
+            lines.push(("memory", format!("{}, {} free", bytes(total), bytes(free))));
+            if free < LITTLE_MEMORY {
+                advice.push("Little memory is free: use a small --arch, --batch-size and --out-dim".to_owned());
+            }
+        }
+        None => lines.push(("memory", "unknown: this system does not say in /proc/meminfo".to_owned())),
+    }
+    match disk_free(Path::new(".")) {
+        Some(free) => {
+            lines.push(("disk", format!("{} free in this folder", bytes(free))));
+            if free < LITTLE_DISK {
+                advice.push("Little disk is free here: give an --out on another disk".to_owned());
+            }
+        }
+        None => lines.push(("disk", "unknown: this system does not say".to_owned())),
+    }
+    let driver = fs::read_to_string("/proc/driver/nvidia/version").ok();
+    lines.push((
+        "GPU",
+        match driver.as_deref().and_then(|text| text.lines().next()) {
+            Some(version) => format!("NVIDIA driver found ({}); this version trains on the CPU", version.trim()),
+            None => "NVIDIA driver not found; this version trains on the CPU".to_owned(),
+        },
+    ));
+    if advice.is_empty() {
+        advice.push("Nothing is missing. `dino-vmf pretrain` trains on made-up images".to_owned());
+    }
+
+    let width = lines.iter().map(|(title, _)| title.len()).max().unwrap_or(0);
+    let mut text: String = lines.iter().map(|(title, found)| format!("{title:width$}  {found}\n")).collect();
+    text += "\n";
+    text.extend(advice.iter().map(|line| format!("* {line}\n")));
+    output::result(&text)
+}
+
+fn cpu_name() -> Option<String> {
+    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = info.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// Total and available memory in bytes.
+fn memory() -> Option<(u64, u64)> {
+    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    Some((meminfo(&info, "MemTotal:")?, meminfo(&info, "MemAvailable:")?))
+}
+
+fn meminfo(info: &str, key: &str) -> Option<u64> {
+    let value = info.lines().find_map(|line| line.strip_prefix(key))?;
+    Some(value.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(unix)]
+fn disk_free(folder: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(folder).ok()?;
+    found.f_bavail.checked_mul(found.f_frsize)
+}
+
+#[cfg(not(unix))]
+fn disk_free(_: &Path) -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_in_bytes() {
+        let info = "MemTotal:       24577352 kB\nMemFree:        1 kB\nMemAvailable:   23000000 kB\n";
+        assert_eq!(meminfo(info, "MemTotal:"), Some(24_577_352 * 1024));
+        assert_eq!(meminfo(info, "MemAvailable:"), Some(23_000_000 * 1024));
+        assert_eq!(meminfo(info, "Nothing:"), None);
+    }
+}

@@ -1,0 +1,129 @@
+//! Everything that can end a command, and how it is told to the user.
+
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+
+use data::BadSample;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// The images.
+    #[error(transparent)]
+    Open(#[from] data::OpenError),
+    /// The recipe.
+    #[error(transparent)]
+    Recipe(#[from] ssl::recipe::RecipeError),
+    /// The run folder.
+    #[error(transparent)]
+    Run(#[from] ssl::run::RunError),
+    /// Training.
+    #[error(transparent)]
+    Train(#[from] ssl::trainer::TrainError),
+    /// A training step outside a run.
+    #[error(transparent)]
+    Learn(#[from] ssl::learner::LearnError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] tensor::DeviceError),
+    /// The network's shape.
+    #[error(transparent)]
+    Config(#[from] model::ConfigError),
+    /// A weights file.
+    #[error(transparent)]
+    Weights(#[from] model::weights::WeightsError),
+    /// An evaluation.
+    #[error(transparent)]
+    Eval(#[from] eval::EvalError),
+    /// A device of another build.
+    #[error("--device {given}: this build has no CUDA yet and computes on the CPU. Use --device cpu, or leave it out")]
+    NoCuda {
+        /// What was asked for.
+        given: String,
+    },
+    /// No device of that name.
+    #[error("--device {given}: there is no such device; use auto or cpu")]
+    UnknownDevice {
+        /// What was asked for.
+        given: String,
+    },
+    /// Not one image of those looked at could be read.
+    #[error("none of the {looked_at} images looked at in {source_name} can be read. The first:{}", list(first))]
+    NothingReadable {
+        /// Images that were tried.
+        looked_at: usize,
+        /// The source's description.
+        source_name: String,
+        /// The first few.
+        first: Vec<BadSample>,
+    },
+    /// A run without weights.
+    #[error("{}: the run has not saved a checkpoint yet; wait for its first one, or continue it with `dino-vmf pretrain`", path.display())]
+    NoCheckpoint {
+        /// The run folder.
+        path: PathBuf,
+    },
+    /// A checkpoint whose content is not what was written.
+    #[error("{}: {source}", path.display())]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ssl::run::Damage,
+    },
+    /// A file in a folder that is not there.
+    #[error("the folder of {} does not exist; make it first, or give another --out", path.display())]
+    NoOutFolder {
+        /// The file to be written.
+        path: PathBuf,
+    },
+    /// The result could not be printed.
+    #[error("the result could not be written to standard output: {source}")]
+    Output {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The signals that stop a run could not be set up.
+    #[error("the system refused to set up signals or a thread for them: {source}")]
+    Signals {
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+fn list(samples: &[BadSample]) -> String {
+    samples.iter().map(|s| format!("\n  {}: {}", s.name, s.reason)).collect()
+}
+
+/// The message with its causes, as far as it does not say them itself.
+pub fn message(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text += &format!("\n  because: {said}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("could not look")]
+    struct Silent {
+        source: io::Error,
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let source = || io::Error::other("the disk caught fire");
+        assert_eq!(message(&CliError::Output { source: source() }).matches("caught fire").count(), 1);
+        assert_eq!(message(&Silent { source: source() }), "could not look\n  because: the disk caught fire");
+    }
+}

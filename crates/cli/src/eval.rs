@@ -1,0 +1,65 @@
+//! `eval`: one function a protocol.
+
+use data::{OpenError, Split};
+use eval::{KnnOptions, KnnResult, knn};
+use serde_json::json;
+
+use crate::args::KnnArgs;
+use crate::error::CliError;
+use crate::features::extract;
+use crate::images;
+use crate::output::{self, count};
+use crate::weights;
+
+/// `eval knn`: held-out images classified by the training images, or each by all others where nothing is held out.
+pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
+    let device = args.device.open()?;
+    let train = images::open(&args.data, Split::Train)?;
+    let test = match images::open(&args.data, Split::Test) {
+        Ok(test) => Some(test),
+        Err(error @ OpenError::NoTestSplit { .. }) => {
+            output::note(&format!("leave-one-out, since {error}"));
+            None
+        }
+        Err(error) => return Err(error.into()),
+    };
+    // Found out before the features are computed.
+    for (which, source) in [("training", Some(&train)), ("test", test.as_ref())] {
+        if let Some(source) = source.filter(|source| !images::is_labelled(&***source)) {
+            let images = source.len();
+            return Err(eval::EvalError::NoLabels { which, unlabelled: images, images }.into());
+        }
+    }
+    let weights = weights::load(&args.weights, &device)?;
+    let bank = extract(&weights, &*train, &args.view, &args.device, &device)?;
+    let queries = match &test {
+        Some(test) => Some(extract(&weights, &**test, &args.view, &args.device, &device)?),
+        None => None,
+    };
+    let options = KnnOptions { ks: args.k.iter().map(|&k| k as usize).collect(), temperature: args.temperature };
+    let results = match &queries {
+        Some(queries) => knn::classify(&bank.features, &queries.features, &options, &device)?,
+        None => knn::leave_one_out(&bank.features, &options, &device)?,
+    };
+    let neighbors = bank.features.len();
+    let judged = queries.as_ref().map_or(neighbors, |queries| queries.features.len());
+    let skipped = bank.skipped.len() + queries.as_ref().map_or(0, |queries| queries.skipped.len());
+    if args.json {
+        let rows: Vec<_> = results.iter().map(|r| json!({ "k": r.k, "top1": r.top1, "top5": r.top5 })).collect();
+        let object = json!({
+            "protocol": if queries.is_some() { "held-out" } else { "leave-one-out" },
+            "weights": weights.path.display().to_string(), "data": args.data, "temperature": args.temperature,
+            "train_images": neighbors, "test_images": judged, "skipped": skipped, "results": rows,
+        });
+        return output::result(&object.to_string());
+    }
+    let how = match queries {
+        Some(_) => format!("{} by {}", count(judged, "held-out image"), count(neighbors, "training image")),
+        None => format!("{}, each by all others", count(judged, "image")),
+    };
+    let mut text = format!("kNN on {how}, temperature {}\n      k  top-1 %  top-5 %\n", args.temperature);
+    for KnnResult { k, top1, top5 } in results {
+        text += &format!("{k:7}  {top1:7.2}  {top5:7.2}\n");
+    }
+    output::result(&text)
+}

@@ -1,0 +1,72 @@
+//! `features`: the class-token features of an image source, into a file.
+
+use std::ops::ControlFlow;
+
+use data::Source;
+use eval::{Extraction, FeatureFormat, Network, ReadOptions};
+use tensor::Device;
+
+use crate::args::{DeviceArgs, FeaturesArgs, ViewArgs};
+use crate::error::CliError;
+use crate::images;
+use crate::output;
+use crate::progress::{Console, Meter};
+use crate::weights::{self, Weights};
+
+/// Images left out that are named on the terminal.
+const NAMED: usize = 100;
+
+/// Computes and writes the features.
+pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
+    // What would make the work useless is found before it is done.
+    FeatureFormat::of(&args.out)?;
+    let folder = args.out.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if folder.is_some_and(|folder| !folder.is_dir()) {
+        return Err(CliError::NoOutFolder { path: args.out.clone() });
+    }
+    let device = args.device.open()?;
+    let source = images::open(&args.data, args.split.into())?;
+    let weights = weights::load(&args.weights, &device)?;
+    let Extraction { features, skipped } = extract(&weights, &*source, &args.view, &args.device, &device)?;
+    eval::save(&args.out, &features, &*source)?;
+    let left_out = if skipped.is_empty() { String::new() } else { format!(", {} left out", skipped.len()) };
+    output::result(&format!(
+        "{}: {} x {} features of {}{left_out}",
+        args.out.display(),
+        features.len(),
+        features.dim,
+        source.describe()
+    ))
+}
+
+/// The features of all images that can be read, with a progress bar; the others are named.
+pub fn extract(
+    weights: &Weights,
+    source: &dyn Source,
+    view: &ViewArgs,
+    machine: &DeviceArgs,
+    device: &Device,
+) -> Result<Extraction, CliError> {
+    let network = Network { vit: &weights.loaded.vit, weights: &weights.loaded.weights, device };
+    let preparation = weights.view.with_side(view.image_size.map(|n| n as usize)).preparation();
+    let mut options = ReadOptions { batch_size: view.batch_size as usize, ..Default::default() };
+    options.workers = machine.thread_count().unwrap_or(options.workers);
+    let console = Console::new(source.len() as u64);
+    let mut meter = Meter::started(&console, "image");
+    let mut progress = |at: eval::Progress| {
+        let done = at.done as u64;
+        let about = format!("{:.0} img/s", meter.rate(done));
+        meter.show(done, at.total as u64, &about);
+        ControlFlow::Continue(())
+    };
+    let extraction = eval::extract(network, source, &preparation, &options, &mut progress);
+    console.close();
+    let extraction = extraction?;
+    for bad in extraction.skipped.iter().take(NAMED) {
+        output::note(&format!("skipped {}: {}", bad.name, bad.reason));
+    }
+    if extraction.skipped.len() > NAMED {
+        output::note(&format!("and {} more", output::count(extraction.skipped.len() - NAMED, "image")));
+    }
+    Ok(extraction)
+}

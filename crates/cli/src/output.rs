@@ -1,0 +1,78 @@
+//! Results on standard output, everything else on standard error. Neither may end the program with a panic: output is
+//! often piped into something that stops reading.
+
+use std::io::{self, ErrorKind, Write};
+
+use crate::error::CliError;
+
+/// Prints a result.
+pub fn result(text: &str) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    let newline = if text.ends_with('\n') { "" } else { "\n" };
+    let written = write!(out, "{text}{newline}").and_then(|()| out.flush());
+    match written {
+        // The reader has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(|source| CliError::Output { source }),
+    }
+}
+
+/// Says something to the person at the terminal.
+pub fn note(text: &str) {
+    // There is nobody to tell that standard error cannot be written.
+    _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// 7390 as `7,390`.
+pub fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|g| std::str::from_utf8(g).ok()).collect();
+    groups.join(",")
+}
+
+/// `1 image`, `7,390 images`.
+pub fn count(n: usize, thing: &str) -> String {
+    format!("{} {thing}{}", thousands(n as u64), if n == 1 { "" } else { "s" })
+}
+
+/// Bytes with a unit that keeps the number short.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let power = (0..UNITS.len() - 1).find(|&p| n < 1024u64.pow(p as u32 + 1)).unwrap_or(UNITS.len() - 1);
+    if power == 0 {
+        return format!("{n} bytes");
+    }
+    format!("{:.1} {}", n as f64 / 1024f64.powi(power as i32), UNITS[power])
+}
+
+/// A word as a shell takes it.
+pub fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_to_read() {
+        assert_eq!(
+            [bytes(0), bytes(1023), bytes(1536), bytes(3 << 30)],
+            ["0 bytes", "1023 bytes", "1.5 KiB", "3.0 GiB"]
+        );
+        assert_eq!(bytes(u64::MAX), "16777216.0 TiB");
+        assert_eq!([count(1, "image"), count(7390, "image")], ["1 image", "7,390 images"]);
+    }
+
+    #[test]
+    fn a_command_to_copy_survives_the_shell() {
+        assert_eq!(shell("synthetic:train=64,size=24"), "synthetic:train=64,size=24");
+        assert_eq!(shell("my photos"), "'my photos'");
+        assert_eq!(shell("it's"), r"'it'\''s'");
+    }
+}

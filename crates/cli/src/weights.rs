@@ -1,0 +1,75 @@
+//! `W` of the command line: a run folder, a checkpoint or a safetensors file.
+
+use std::path::{Path, PathBuf};
+
+use model::weights::{Branch, LoadOptions, LoadedVit, WeightsFile};
+use ssl::recipe::Recipe;
+use ssl::run::{Checkpoint, Checkpoints, RunError, is_run, read_config};
+use ssl::trainer::vit_config;
+use tensor::Device;
+
+use crate::error::CliError;
+use crate::output;
+use crate::view::View;
+
+/// A backbone and how images are shown to it.
+#[derive(Debug)]
+pub struct Weights {
+    /// The network with its values.
+    pub loaded: LoadedVit,
+    /// What it sees of an image.
+    pub view: View,
+    /// The file that it was read from.
+    pub path: PathBuf,
+}
+
+/// Loads `W`, and says on standard error what was found in it.
+pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
+    let weights = if path.is_dir() {
+        let recipe = read_config(path)?;
+        let file = newest_checkpoint(path)?.path().to_owned();
+        of_run(&file, &recipe, device)?
+    } else if let Some(run) = run_of_checkpoint(path) {
+        of_run(path, &read_config(&run)?, device)?
+    } else {
+        let mut file = WeightsFile::open(path)?;
+        let said = View::from_metadata(file.metadata());
+        let options = LoadOptions { image: said.map(|view| view.size), ..Default::default() };
+        let loaded = file.load_vit(&options, device)?;
+        let view = said.unwrap_or(View::center(loaded.vit.config().image));
+        Weights { loaded, view, path: path.to_owned() }
+    };
+    output::note(&format!("weights: {}: {}", weights.path.display(), weights.loaded.report));
+    Ok(weights)
+}
+
+/// The teacher in a checkpoint of a run whose recipe is known.
+fn of_run(file: &Path, recipe: &Recipe, device: &Device) -> Result<Weights, CliError> {
+    let config = vit_config(recipe)?;
+    let options = LoadOptions { branch: Some(Branch::Teacher), image: Some(config.image), heads: Some(config.heads) };
+    let loaded = WeightsFile::open(file)?.load_vit(&options, device)?;
+    Ok(Weights { loaded, view: View::of(recipe), path: file.to_owned() })
+}
+
+/// The newest usable checkpoint of a run; damaged ones that were passed over are named.
+pub fn newest_checkpoint(run: &Path) -> Result<Checkpoint, CliError> {
+    let recovered = Checkpoints::of_run(run)?.latest_valid()?;
+    for skipped in &recovered.skipped {
+        output::note(&format!("{skipped}: taking the checkpoint before it"));
+    }
+    recovered.checkpoint.ok_or_else(|| CliError::NoCheckpoint { path: run.to_owned() })
+}
+
+/// The run that a checkpoint lies in.
+fn run_of_checkpoint(path: &Path) -> Option<PathBuf> {
+    let absolute = std::path::absolute(path).ok()?;
+    let run = absolute.parent()?.parent()?;
+    let checkpoints = Checkpoints::of_run(run).ok().and_then(|found| found.list().ok())?;
+    let is_one = checkpoints.iter().any(|(_, file)| *file == absolute);
+    is_one.then(|| run.to_owned())
+}
+
+/// An error unless a folder holds a run.
+pub fn require_run(path: &Path) -> Result<(), CliError> {
+    if is_run(path) { Ok(()) } else { Err(RunError::NotARun { path: path.to_owned() }.into()) }
+}

@@ -1,0 +1,164 @@
+//! What the tests of the program share: the program itself, small settings, and small images.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// The smallest run that has everything: two global views and a local one of 16 x 16 images, 3 steps in an epoch,
+/// a checkpoint after every step.
+pub const SMALL: [&str; 24] = [
+    "pretrain",
+    "--data",
+    "synthetic:train=24,test=12,size=16",
+    "--arch",
+    "vit_nano",
+    "--patch-size",
+    "8",
+    "--batch-size",
+    "8",
+    "--local-crops",
+    "1",
+    "--out-dim",
+    "32",
+    "--epochs",
+    "4",
+    "--set",
+    "head_hidden=32",
+    "--set",
+    "head_bottleneck=16",
+    "--set",
+    "checkpoint_minutes=0",
+    "--set",
+    "log_every=1",
+    "--device=cpu",
+];
+
+/// The program, ready for arguments; its thread count is not the environment's.
+pub fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dino-vmf"));
+    command.env_remove("RAYON_NUM_THREADS");
+    command
+}
+
+/// Runs the program to its end.
+pub fn run(args: &[&str]) -> Finished {
+    Finished::of(program().args(args).output().expect("the program starts"))
+}
+
+/// The small run into a folder, with further arguments.
+pub fn small(out: &Path, more: &[&str]) -> Finished {
+    Finished::of(small_command(out, more).output().expect("the program starts"))
+}
+
+/// The same, not started yet.
+pub fn small_command(out: &Path, more: &[&str]) -> Command {
+    let mut command = program();
+    command.args(SMALL).args(more).arg("--out").arg(out);
+    command
+}
+
+/// A run of the program that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Finished {
+    pub fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is text");
+        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// The same, which must have succeeded.
+    #[track_caller]
+    pub fn succeeded(self) -> Self {
+        assert_eq!(self.code, Some(0), "{self:#?}");
+        self
+    }
+
+    /// The error message of a run that must have failed cleanly: status 1, nothing on standard output, no panic.
+    #[track_caller]
+    pub fn failed(self) -> String {
+        assert_eq!(self.code, Some(1), "{self:#?}");
+        assert_eq!(self.out, "", "an error prints no result");
+        assert!(!self.err.contains("panicked"), "{}", self.err);
+        let start = self.err.find("error: ").unwrap_or_else(|| panic!("no error message: {}", self.err));
+        self.err[start..].to_owned()
+    }
+
+    /// Standard output, which must be one JSON object.
+    #[track_caller]
+    pub fn json(self) -> Value {
+        let this = self.succeeded();
+        let value: Value = serde_json::from_str(&this.out).unwrap_or_else(|e| panic!("{e}: {}", this.out));
+        assert!(value.is_object());
+        value
+    }
+}
+
+/// The records of a run's log.
+pub fn metrics(run: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(run.join("metrics.jsonl")).expect("the log is there");
+    text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+}
+
+/// The run's log without what a clock decides.
+pub fn timeless_metrics(run: &Path) -> Vec<Value> {
+    let mut records = metrics(run);
+    for record in &mut records {
+        let fields = record.as_object_mut().expect("a record is an object");
+        fields.remove("images_per_second");
+        fields.remove("data_wait");
+    }
+    records
+}
+
+/// The checkpoint after a number of steps.
+pub fn checkpoint(run: &Path, step: u64) -> PathBuf {
+    run.join(format!("checkpoints/step-{step:08}.safetensors"))
+}
+
+/// Everything below a folder, by name, with its content.
+pub fn content(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let bytes = fs::read(&path).expect("a file");
+                found.push((path, bytes));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Writes a 24-bit BMP whose pixels follow from `seed`.
+pub fn write_bmp(path: &Path, side: usize, seed: usize) {
+    let stride = (side * 3).next_multiple_of(4);
+    let size = 54 + stride * side;
+    let mut bytes = Vec::with_capacity(size);
+    bytes.extend(b"BM");
+    let dword = |n: usize| (n as u32).to_le_bytes();
+    bytes.extend([dword(size), dword(0), dword(54), dword(40), dword(side), dword(side)].concat());
+    bytes.extend([1u16.to_le_bytes(), 24u16.to_le_bytes()].concat());
+    bytes.extend([0; 24]);
+    for y in 0..side {
+        let mut row: Vec<u8> =
+            (0..side * 3).map(|i| ((i * (seed + 3) + y * 11 * (seed % 5 + 1)) % 256) as u8).collect();
+        row.resize(stride, 0);
+        bytes.extend(row);
+    }
+    fs::create_dir_all(path.parent().expect("a folder")).expect("the folder can be made");
+    fs::write(path, bytes).expect("the image can be written");
+}

@@ -1,0 +1,275 @@
+//! `pretrain` from start to end, and what must not change its result: crashes, signals, threads.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::{Finished, checkpoint, metrics, run, small, small_command, timeless_metrics};
+use random::{Key, Purpose};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const STEPS: u64 = 12;
+
+/// The unbroken run that others are compared with, and how long it took.
+static REFERENCE: LazyLock<(TempDir, Duration, Finished)> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let start = Instant::now();
+    let finished = small(&folder.path().join("run"), &[]).succeeded();
+    (folder, start.elapsed(), finished)
+});
+
+fn reference() -> std::path::PathBuf {
+    REFERENCE.0.path().join("run")
+}
+
+/// Both runs have ended with the same weights, moments, centre and log, bit for bit.
+#[track_caller]
+fn assert_same_result(run: &Path) {
+    let (expected, found) = (checkpoint(&reference(), STEPS), checkpoint(run, STEPS));
+    assert!(fs::read(expected).unwrap() == fs::read(found).unwrap(), "the last checkpoints differ");
+    let backbone = |run: &Path| fs::read(run.join("backbone.safetensors")).unwrap();
+    assert!(backbone(&reference()) == backbone(run), "the backbones differ");
+    assert_eq!(timeless_metrics(&reference()), timeless_metrics(run), "the logs differ");
+    let result = |run: &Path| fs::read_to_string(run.join("result.json")).unwrap();
+    assert_eq!(result(&reference()), result(run));
+}
+
+#[test]
+fn a_run_leaves_its_folder_its_log_its_weights_and_a_table() {
+    let (finished, run) = (&REFERENCE.2, reference());
+    for line in ["top-1 kNN (k=20) on 12 held-out images:", "raw pixels", "untrained network", "trained network"] {
+        assert!(finished.out.contains(line), "{}", finished.out);
+    }
+    assert!(finished.out.contains("backbone.safetensors") && finished.out.contains("dino-vmf eval knn --weights"));
+    for line in ["derived: prototypes = vmf", "given: --batch-size", "epoch 4/4: kNN top-1", "step 12/12"] {
+        assert!(finished.err.contains(line), "{}", finished.err);
+    }
+    let names: Vec<String> =
+        fs::read_dir(&run).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    for name in ["config.toml", "metrics.jsonl", "checkpoints", "backbone.safetensors", "result.json"] {
+        assert!(names.iter().any(|n| n == name), "{name} is not among {names:?}");
+    }
+    assert!(names.iter().any(|n| n.starts_with("events.out.tfevents.")));
+
+    let records = metrics(&run);
+    let losses: Vec<f64> = records.iter().filter_map(|r| r.get("loss")?.as_f64()).collect();
+    assert_eq!(losses.len(), STEPS as usize);
+    assert!(losses.iter().all(|loss| loss.is_finite()));
+    assert_eq!(records.iter().filter(|r| r.get("knn_top1").is_some()).count(), 4);
+}
+
+#[test]
+fn a_finished_run_is_not_trained_again_and_tells_its_result_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = small(folder.path(), &["--epochs", "1"]).succeeded();
+    let before = common::content(&folder.path().join("checkpoints"));
+    let again = small(folder.path(), &["--epochs", "1"]).succeeded();
+    assert_eq!(again.out, first.out);
+    assert!(again.err.contains("this run is finished"), "{}", again.err);
+    assert_eq!(before, common::content(&folder.path().join("checkpoints")));
+
+    let object = small(folder.path(), &["--epochs", "1", "--json"]).json();
+    assert_eq!((&object["outcome"], &object["steps"]), (&"finished".into(), &3.into()));
+    assert!(object["knn_top1"]["trained"].is_f64());
+
+    // Without its result the run is judged anew, from the same weights.
+    fs::remove_file(folder.path().join("result.json")).unwrap();
+    assert_eq!(small(folder.path(), &["--epochs", "1"]).succeeded().out, first.out);
+}
+
+#[test]
+fn all_six_modes_train_with_a_finite_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    for prototypes in ["none", "l2", "vmf"] {
+        for centering in ["logit", "probability"] {
+            let out = folder.path().join(format!("{prototypes}-{centering}"));
+            let flags = ["--prototypes", prototypes, "--centering", centering, "--epochs=8"];
+            let settings = ["--set", "checkpoint_minutes=9", "--set", "knn_every=0", "--json"];
+            let result = small(&out, &[flags.as_slice(), &settings].concat()).json();
+            assert_eq!(result["steps"], 24, "{prototypes} {centering}");
+            let losses: Vec<f64> = metrics(&out).iter().filter_map(|r| r.get("loss")?.as_f64()).collect();
+            assert!(losses.len() == 24 && losses.iter().all(|l| l.is_finite()), "{prototypes} {centering}: {losses:?}");
+        }
+    }
+}
+
+fn start(out: &Path) -> Child {
+    small_command(out, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn a_run_that_is_killed_again_and_again_ends_as_an_unbroken_one() {
+    let unbroken = REFERENCE.1;
+    let folder = tempfile::tempdir().unwrap();
+    let mut stream = Key::new(17, Purpose::Bench).stream();
+    let mut kills = 0;
+    for _ in 0..8 {
+        let mut child = start(folder.path());
+        sleep(unbroken.mul_f64(stream.uniform_in(0.05, 0.6)));
+        child.kill().unwrap();
+        let ended = Finished::of(child.wait_with_output().unwrap());
+        if ended.code.is_some() {
+            ended.succeeded();
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills >= 2, "the run was killed only {kills} times");
+    small(folder.path(), &[]).succeeded();
+    assert_same_result(folder.path());
+}
+
+/// Sends a signal to a run once it has saved a checkpoint; its exit status and what it said.
+fn stop_with(signal: &str, run: &Path) -> Finished {
+    let child = start(run);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !checkpoint(run, 1).exists() && !checkpoint(run, 2).exists() {
+        assert!(Instant::now() < deadline, "no checkpoint within a minute");
+        sleep(Duration::from_millis(2));
+    }
+    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    Finished::of(child.wait_with_output().unwrap())
+}
+
+#[cfg(unix)]
+#[test]
+fn sigterm_and_ctrl_c_save_and_the_same_command_continues() {
+    for (signal, status) in [("-TERM", 143), ("-INT", 130)] {
+        let folder = tempfile::tempdir().unwrap();
+        let stopped = stop_with(signal, folder.path());
+        assert_eq!(stopped.code, Some(status), "{stopped:#?}");
+        assert_eq!(stopped.out, "");
+        assert!(stopped.err.contains("Run the same command again to continue"), "{}", stopped.err);
+        let continued = small(folder.path(), &[]).succeeded();
+        assert!(continued.err.contains("continuing "), "{}", continued.err);
+        assert_same_result(folder.path());
+    }
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    for threads in ["1", "2", "4"] {
+        let out = folder.path().join(threads);
+        small(&out, &["--threads", threads]).succeeded();
+        assert_same_result(&out);
+    }
+}
+
+#[test]
+fn a_damaged_last_checkpoint_is_set_aside_and_the_one_before_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    stop_early(folder.path());
+    let files: Vec<_> = common::content(&folder.path().join("checkpoints"));
+    assert_eq!(files.len(), 2, "two checkpoints are kept");
+    let (last, mut bytes) = files[1].clone();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&last, bytes).unwrap();
+
+    let continued = small(folder.path(), &[]).succeeded();
+    let name = last.file_name().unwrap().to_str().unwrap();
+    assert!(continued.err.contains(&format!("{name}.damaged is damaged: its checksum is")), "{}", continued.err);
+    assert!(continued.err.contains("going back to the checkpoint before it"), "{}", continued.err);
+    assert_same_result(folder.path());
+}
+
+#[test]
+fn without_a_sound_checkpoint_nothing_is_thrown_away() {
+    let folder = tempfile::tempdir().unwrap();
+    stop_early(folder.path());
+    for (path, bytes) in common::content(&folder.path().join("checkpoints")) {
+        fs::write(path, &bytes[..bytes.len() - 7]).unwrap();
+    }
+    let before = common::content(folder.path());
+    let message = small(folder.path(), &[]).failed();
+    assert!(message.contains("no checkpoint is usable") && message.contains("Nothing was changed"), "{message}");
+    let unchanged = |content: Vec<(std::path::PathBuf, Vec<u8>)>| {
+        content.into_iter().filter(|(path, _)| !path.ends_with(".lock")).collect::<Vec<_>>()
+    };
+    assert!(unchanged(before) == unchanged(common::content(folder.path())));
+}
+
+/// A run that was killed with at least two checkpoints.
+fn stop_early(run: &Path) {
+    let mut child = start(run);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let is_whole = |entry: &fs::DirEntry| entry.path().extension().is_some_and(|e| e == "safetensors");
+    let count = || match fs::read_dir(run.join("checkpoints")) {
+        Ok(entries) => entries.filter_map(Result::ok).filter(is_whole).count(),
+        Err(_) => 0,
+    };
+    while count() < 2 {
+        assert!(Instant::now() < deadline, "no two checkpoints within a minute");
+        sleep(Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The kill may have come in the middle of the next checkpoint.
+    for entry in fs::read_dir(run.join("checkpoints")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "tmp") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_later_layer_of_the_recipe_wins() {
+    let folder = tempfile::tempdir().unwrap();
+    let recipe = folder.path().join("my.toml");
+    fs::write(&recipe, "epochs = 7\nteacher_temp = 0.05\nstudent_temp = 0.2\nknn_k = 3\n").unwrap();
+    let out = folder.path().join("run");
+    let file = recipe.to_str().unwrap();
+    let ended = small(&out, &["--recipe", file, "--set", "epochs=5", "--set", "teacher_temp=.06", "--epochs=1"]);
+    let ended = ended.succeeded();
+    assert!(ended.out.contains("(k=3)"), "{}", ended.out);
+    let config: String = fs::read_to_string(out.join("config.toml")).unwrap();
+    let value = |key: &str| {
+        let line = config.lines().find(|line| line.split_whitespace().next() == Some(key)).unwrap();
+        line.split_once('=').unwrap().1.split('#').next().unwrap().trim().to_owned()
+    };
+    let found = ["epochs", "teacher_temp", "student_temp"].map(value);
+    assert_eq!(found, ["1", "0.06", "0.2"]);
+}
+
+#[test]
+fn without_out_the_folder_follows_from_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = common::program();
+    command.args(common::SMALL).arg("--epochs=1").current_dir(folder.path());
+    Finished::of(command.output().unwrap()).succeeded();
+    assert!(folder.path().join("runs/synthetic-dino-vmf-vit_nano/result.json").is_file());
+}
+
+#[test]
+fn two_processes_do_not_train_into_one_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = start(folder.path());
+    while !folder.path().join("config.toml").exists() {
+        sleep(Duration::from_millis(2));
+    }
+    let message = small(folder.path(), &[]).failed();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(message.contains("is training into this folder"), "{message}");
+}
+
+#[test]
+fn the_help_has_examples_and_the_keys() {
+    let help = run(&["pretrain", "--help"]).succeeded().out;
+    for text in ["Examples:", "--local-crops", "momentum_teacher", "the same command again"] {
+        assert!(help.to_lowercase().contains(&text.to_lowercase()), "{text}");
+    }
+    let usage = run(&["pretrain", "--no-such-flag"]);
+    assert_eq!((usage.code, usage.out.as_str()), (Some(2), ""));
+    let value: Value = run(&["--version"]).succeeded().out.trim().into();
+    assert_eq!(value, format!("dino-vmf {}", env!("CARGO_PKG_VERSION")));
+}

@@ -1,0 +1,165 @@
+//! Bytes of an image file to 8-bit RGB, as Pillow's `Image.open(..).convert("RGB")` gives it.
+//!
+//! The format is read from the content, not the name: data sets are full of PNGs called `.jpg`. Grey becomes three
+//! equal channels, palettes are looked up, alpha is dropped without blending, animations give their first frame, and
+//! neither EXIF orientation nor colour profiles are applied.
+//!
+//! One deliberate difference: 16-bit greyscale keeps its high byte, as 16-bit colour does. Pillow saturates it, so
+//! that almost every such image turns white.
+//!
+//! A file is untrusted: sizes are checked before memory is taken, and whatever a decoder does ends as a
+//! [`DecodeError`].
+
+mod jpeg;
+mod others;
+
+use crate::Image;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use thiserror::Error;
+
+/// What a file may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeLimits {
+    /// Width times height.
+    pub pixels: u64,
+    /// Bytes a decoder may hold at once, the image itself included. A progressive JPEG takes up to 12 a pixel.
+    pub memory: u64,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+}
+
+impl Default for DecodeLimits {
+    fn default() -> Self {
+        Self { pixels: 1 << 28, memory: 4 << 30, file_bytes: 1 << 30 }
+    }
+}
+
+impl DecodeLimits {
+    fn check(&self, width: u64, height: u64) -> Result<(), DecodeError> {
+        if width == 0 || height == 0 {
+            return Err(DecodeError::Empty { width, height });
+        }
+        if width.saturating_mul(height) > self.pixels {
+            return Err(DecodeError::TooManyPixels { width, height, limit: self.pixels });
+        }
+        Ok(())
+    }
+}
+
+/// Why bytes did not become an image.
+#[derive(Debug, Error)]
+pub enum DecodeError {
+    /// No known signature at the start.
+    #[error("not an image in a known format ({}); it starts with {start:02x?}", FORMATS)]
+    UnknownFormat {
+        /// The first bytes.
+        start: Vec<u8>,
+    },
+    /// The header promises more than the limits allow.
+    #[error("{width} x {height} pixels are more than the limit of {limit}")]
+    TooManyPixels {
+        /// Width in the header.
+        width: u64,
+        /// Height in the header.
+        height: u64,
+        /// [`DecodeLimits::pixels`].
+        limit: u64,
+    },
+    /// More memory would be needed than the limits allow.
+    #[error("decoding this {format} takes more memory than allowed: {reason}")]
+    TooMuchMemory {
+        /// The format of the content.
+        format: &'static str,
+        /// What the decoder said.
+        reason: String,
+    },
+    /// A side is zero.
+    #[error("the header says {width} x {height} pixels: there is nothing to see")]
+    Empty {
+        /// Width in the header.
+        width: u64,
+        /// Height in the header.
+        height: u64,
+    },
+    /// The data ends before the image does.
+    #[error("the {format} data is cut short: was the file copied or downloaded completely?")]
+    Truncated {
+        /// The format of the content.
+        format: &'static str,
+    },
+    /// The data contradicts itself.
+    #[error("damaged {format} data: {reason}")]
+    Damaged {
+        /// The format of the content.
+        format: &'static str,
+        /// What the decoder said.
+        reason: String,
+    },
+    /// A valid file of a kind that is not supported.
+    #[error("{format} of an unsupported kind ({reason}); convert it to 8-bit PNG or JPEG")]
+    Unsupported {
+        /// The format of the content.
+        format: &'static str,
+        /// The feature.
+        reason: String,
+    },
+}
+
+/// The formats, for people.
+pub const FORMATS: &str = "JPEG, PNG, WebP, BMP, GIF, TIFF";
+
+/// File name extensions of those formats, in lower case.
+pub const EXTENSIONS: [&str; 10] = ["jpg", "jpeg", "jpe", "jfif", "png", "webp", "bmp", "gif", "tif", "tiff"];
+
+/// Decodes a whole file to RGB.
+pub fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<Image, DecodeError> {
+    let Some(format) = Format::of(bytes) else {
+        return Err(DecodeError::UnknownFormat { start: bytes[..bytes.len().min(8)].to_vec() });
+    };
+    // Decoders of damaged data are the code most likely to hit a bounds check. That costs one image, not the run.
+    let decoded = catch_unwind(AssertUnwindSafe(|| match format {
+        Format::Jpeg => jpeg::decode(bytes, limits),
+        Format::Other(name, format) => others::decode(bytes, name, format, limits),
+    }));
+    decoded.unwrap_or_else(|_| {
+        Err(DecodeError::Damaged { format: format.name(), reason: "the decoder gave up on it".to_owned() })
+    })
+}
+
+/// The bytes of an RGB image from pixels of another layout.
+fn to_rgb<P>(pixels: &[P], convert: impl Fn(&P) -> [u8; 3]) -> Vec<u8> {
+    let mut out = vec![0; pixels.len() * 3];
+    for (out, pixel) in out.as_chunks_mut::<3>().0.iter_mut().zip(pixels) {
+        *out = convert(pixel);
+    }
+    out
+}
+
+/// A format by its signature.
+enum Format {
+    Jpeg,
+    Other(&'static str, image::ImageFormat),
+}
+
+impl Format {
+    fn of(bytes: &[u8]) -> Option<Self> {
+        use image::ImageFormat as F;
+        let riff = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
+        Some(match bytes {
+            [0xff, 0xd8, 0xff, ..] => Format::Jpeg,
+            [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a, ..] => Format::Other("PNG", F::Png),
+            [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Format::Other("GIF", F::Gif),
+            [b'B', b'M', ..] => Format::Other("BMP", F::Bmp),
+            [b'I', b'I', 42, 0, ..] | [b'M', b'M', 0, 42, ..] => Format::Other("TIFF", F::Tiff),
+            _ if riff => Format::Other("WebP", F::WebP),
+            _ => return None,
+        })
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Format::Jpeg => "JPEG",
+            Format::Other(name, _) => name,
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What the loader hands out, and the batch under construction.
+
+use super::order::Place;
+use crate::Image;
+use crate::views::{GLOBAL_VIEWS, MultiCrop, ViewKind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Views of one size for a whole batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CropGroup {
+    /// Rows of a view.
+    pub height: usize,
+    /// Columns of a view.
+    pub width: usize,
+    /// Bytes of a pixel.
+    pub channels: usize,
+    /// Views in the group: views per image times batch size.
+    pub count: usize,
+    /// All views, each height x width x channels, view-major: view `v` of sample `b` is number `v * batch + b`.
+    pub pixels: Vec<u8>,
+}
+
+impl CropGroup {
+    /// The bytes of view number `i`.
+    pub fn view(&self, i: usize) -> &[u8] {
+        let size = self.height * self.width * self.channels;
+        &self.pixels[i * size..(i + 1) * size]
+    }
+}
+
+/// A batch of views.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// The epoch it belongs to.
+    pub epoch: u64,
+    /// Its number within the epoch.
+    pub position: usize,
+    /// Which image of the source each sample shows (the substitute, where one was needed).
+    pub samples: Vec<u64>,
+    /// The global views, then the local ones if there are any.
+    pub groups: Vec<CropGroup>,
+    /// Images that could not be read, each named only in the first batch that missed it.
+    pub substituted: Vec<BadSample>,
+}
+
+/// An image that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSample {
+    /// Its number in the source.
+    pub index: u64,
+    /// Its name in the source.
+    pub name: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Sizes of the groups of a batch.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub batch_size: usize,
+    /// (height, width), views per image.
+    groups: Vec<((usize, usize), usize)>,
+}
+
+/// Bytes of an RGB pixel: colour jitter is defined for RGB only, so nothing else enters a batch.
+pub(super) const CHANNELS: usize = 3;
+
+impl Layout {
+    pub(super) fn new(batch_size: usize, views: &MultiCrop) -> Self {
+        let mut groups = vec![(views.size(ViewKind::Global1), GLOBAL_VIEWS)];
+        if views.local_crops > 0 {
+            groups.push((views.size(ViewKind::Local), views.local_crops));
+        }
+        Self { batch_size, groups }
+    }
+
+    /// Empty groups, or nothing where the memory is not there.
+    pub(super) fn allocate(&self) -> Option<Vec<CropGroup>> {
+        let group = |&((height, width), views): &((usize, usize), usize)| {
+            let count = views.checked_mul(self.batch_size)?;
+            let bytes = [height, width, CHANNELS].iter().try_fold(count, |n, &factor| n.checked_mul(factor))?;
+            let mut pixels = Vec::new();
+            pixels.try_reserve_exact(bytes).ok()?;
+            pixels.resize(bytes, 0);
+            Some(CropGroup { height, width, channels: CHANNELS, count, pixels })
+        };
+        self.groups.iter().map(group).collect()
+    }
+
+    /// True where these groups were made for this layout and can be filled again.
+    pub(super) fn fits(&self, groups: &[CropGroup]) -> bool {
+        let alike = |(group, &((height, width), views)): (&CropGroup, &((usize, usize), usize))| {
+            let count = views * self.batch_size;
+            (group.height, group.width, group.channels, group.count) == (height, width, CHANNELS, count)
+                && group.pixels.len() == count * height * width * CHANNELS
+        };
+        groups.len() == self.groups.len() && groups.iter().zip(&self.groups).all(alike)
+    }
+}
+
+/// How one sample of a batch turned out.
+pub(super) struct Filled {
+    /// The image shown and its views; nothing where no readable image was found.
+    pub views: Option<(u64, Vec<Image>)>,
+    /// Images passed over on the way.
+    pub bad: Vec<BadSample>,
+}
+
+/// A batch that workers are filling.
+pub(super) struct Pending {
+    pub place: Place,
+    pub order: Arc<Vec<u32>>,
+    batch_size: usize,
+    done: AtomicUsize,
+    content: Mutex<Content>,
+}
+
+/// What a batch consists of so far.
+pub(super) struct Content {
+    pub samples: Vec<u64>,
+    pub groups: Vec<CropGroup>,
+    /// Bad images by sample, in the order in which workers met them.
+    pub bad: Vec<(usize, Vec<BadSample>)>,
+    /// A sample has no image.
+    pub unfilled: bool,
+    /// A worker panicked: over which image, and its message.
+    pub panic: Option<(String, String)>,
+}
+
+impl Pending {
+    pub(super) fn new(place: Place, order: Arc<Vec<u32>>, batch_size: usize, groups: Vec<CropGroup>) -> Self {
+        let samples = vec![0; batch_size];
+        let content = Content { samples, groups, bad: Vec::new(), unfilled: false, panic: None };
+        Self { place, order, batch_size, done: AtomicUsize::new(0), content: Mutex::new(content) }
+    }
+
+    /// Where sample `slot` stands in the epoch's order.
+    pub(super) fn rank(&self, slot: usize) -> usize {
+        self.place.position * self.batch_size + slot
+    }
+
+    pub(super) fn content(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.done.load(Ordering::Acquire) == self.batch_size
+    }
+
+    /// Puts a sample in its place. True for the last one.
+    pub(super) fn put(&self, slot: usize, outcome: Result<Filled, (String, String)>) -> bool {
+        let mut content = self.content();
+        match outcome {
+            Err(panic) => content.panic = Some(panic),
+            Ok(filled) => {
+                if !filled.bad.is_empty() {
+                    content.bad.push((slot, filled.bad));
+                }
+                match filled.views {
+                    None => content.unfilled = true,
+                    Some((sample, views)) => {
+                        content.samples[slot] = sample;
+                        content.copy_views(slot, self.batch_size, &views);
+                    }
+                }
+            }
+        }
+        drop(content);
+        self.done.fetch_add(1, Ordering::AcqRel) + 1 == self.batch_size
+    }
+}
+
+impl Content {
+    fn copy_views(&mut self, slot: usize, batch_size: usize, views: &[Image]) {
+        let mut views = views.iter();
+        for group in &mut self.groups {
+            let size = group.height * group.width * group.channels;
+            let places = group.pixels.chunks_exact_mut(size).skip(slot).step_by(batch_size);
+            for (place, view) in places.zip(&mut views) {
+                place.copy_from_slice(&view.pixels);
+            }
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Batches of views, prepared ahead of time by threads.
+//!
+//! Order and content of every batch are a function of (seed, epoch, position): not of the number of workers, not of
+//! where a run was interrupted, not of which thread was faster. Memory is bounded by `prefetch` batches and one image for
+//! each worker.
+//!
+//! An image that cannot be read does not end the run: the next readable one in the epoch's order takes its place, and the
+//! batch says so. Too many of them do.
+
+mod batch;
+mod order;
+mod worker;
+
+pub use batch::{BadSample, Batch, CropGroup};
+pub use order::{batches_per_epoch, epoch_order};
+
+use crate::source::Source;
+use crate::views::{MultiCrop, ViewsError};
+use batch::{Content, Layout};
+use order::{Place, Schedule};
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+use worker::Shared;
+
+/// How to load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoaderConfig {
+    /// Samples of a batch.
+    pub batch_size: usize,
+    /// The run's seed: it decides the order of every epoch and every view.
+    pub seed: u64,
+    /// Threads that read and augment.
+    pub workers: usize,
+    /// Batches in work or ready ahead of the caller: the bound on memory.
+    pub prefetch: usize,
+    /// What views to make.
+    pub views: MultiCrop,
+    /// Share of the source's images that may be unreadable before the run is refused.
+    pub max_bad_share: f64,
+}
+
+impl Default for LoaderConfig {
+    fn default() -> Self {
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { batch_size: 64, seed: 0, workers, prefetch: 3, views: MultiCrop::default(), max_bad_share: 0.05 }
+    }
+}
+
+/// Why there is no (further) batch.
+#[derive(Debug, Error)]
+pub enum LoaderError {
+    /// Not one whole batch.
+    #[error(
+        "a batch of {batch_size} does not fit into {images} images ({source_name}): use a batch of at most {images}"
+    )]
+    BatchTooLarge {
+        /// Samples of a batch.
+        batch_size: usize,
+        /// Images there are.
+        images: usize,
+        /// The source's description.
+        source_name: String,
+    },
+    /// A setting out of its range.
+    #[error("loader setting {setting} = {value}: expected {expected}")]
+    Setting {
+        /// The field of [`LoaderConfig`], or a parameter of [`Loader::start`].
+        setting: &'static str,
+        /// Its value.
+        value: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A setting of the views out of its range.
+    #[error("view setting {0}")]
+    Views(#[from] ViewsError),
+    /// More images than an order can number.
+    #[error("{images} images are more than one run can order ({})", u32::MAX)]
+    TooManyImages {
+        /// Images there are.
+        images: usize,
+    },
+    /// Too large a share of the images cannot be read.
+    #[error(
+        "{count} of {images} images cannot be read, more than the allowed share of {allowed_share}. The first:{}\n\
+         Repair or remove them, or allow a larger share",
+        list(first)
+    )]
+    TooManyBad {
+        /// Unreadable images so far.
+        count: usize,
+        /// Images there are.
+        images: usize,
+        /// [`LoaderConfig::max_bad_share`].
+        allowed_share: f64,
+        /// The first ten, in the order they came up.
+        first: Vec<BadSample>,
+    },
+    /// Not one image can be read.
+    #[error("none of the {images} images can be read. The first:{}", list(first))]
+    NothingReadable {
+        /// Images there are.
+        images: usize,
+        /// The first ten, in the order they came up.
+        first: Vec<BadSample>,
+    },
+    /// A defect of this program, met by a worker.
+    #[error(
+        "a data worker failed on {name}: {message}. This is a defect of the program; without this image it will go on"
+    )]
+    WorkerPanicked {
+        /// The image it was busy with.
+        name: String,
+        /// The panic's message.
+        message: String,
+    },
+    /// The system gave no thread.
+    #[error("data worker {worker} could not be started: {source}. Try fewer workers")]
+    Thread {
+        /// Which one.
+        worker: usize,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The system gave no memory.
+    #[error(
+        "there is no memory for another batch of {batch_size}. Try a smaller batch, less prefetch or smaller views"
+    )]
+    OutOfMemory {
+        /// Samples of a batch.
+        batch_size: usize,
+    },
+    /// [`Loader::next`] was called again after an error.
+    #[error("the loader has stopped after an earlier error")]
+    Stopped,
+}
+
+fn list(samples: &[BadSample]) -> String {
+    samples.iter().map(|s| format!("\n  {}: {}", s.name, s.reason)).collect()
+}
+
+/// Bad images that an error spells out.
+const LISTED: usize = 10;
+
+/// Loads the batches of a range of epochs.
+pub struct Loader {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    batches_per_epoch: usize,
+    max_bad_share: f64,
+    /// Unreadable images that have been reported, in that order.
+    named: Vec<BadSample>,
+    named_indices: HashSet<u64>,
+    waited: Duration,
+    failed: bool,
+}
+
+impl Loader {
+    /// Starts to load from batch `start_position` of `start_epoch` to the end of the epoch before `end_epoch`.
+    pub fn start(
+        source: Arc<dyn Source>,
+        cfg: LoaderConfig,
+        start_epoch: u64,
+        start_position: usize,
+        end_epoch: u64,
+    ) -> Result<Loader, LoaderError> {
+        let setting = |setting, value: String, expected| Err(LoaderError::Setting { setting, value, expected });
+        let images = source.len();
+        let len = u32::try_from(images).map_err(|_| LoaderError::TooManyImages { images })?;
+        if cfg.batch_size == 0 {
+            return setting("batch_size", "0".to_owned(), "at least 1");
+        }
+        if cfg.batch_size > images {
+            let source_name = source.describe();
+            return Err(LoaderError::BatchTooLarge { batch_size: cfg.batch_size, images, source_name });
+        }
+        if !(1..=MAX_WORKERS).contains(&cfg.workers) {
+            return setting("workers", cfg.workers.to_string(), "1 to 1024");
+        }
+        if cfg.prefetch == 0 {
+            return setting("prefetch", "0".to_owned(), "at least 1");
+        }
+        if !(0.0..=1.0).contains(&cfg.max_bad_share) {
+            return setting("max_bad_share", cfg.max_bad_share.to_string(), "a share from 0 to 1");
+        }
+        cfg.views.check()?;
+        let batches_per_epoch = batches_per_epoch(images, cfg.batch_size);
+        if start_position > batches_per_epoch {
+            return setting("start_position", start_position.to_string(), "at most the number of batches of an epoch");
+        }
+        let start = Place { epoch: start_epoch, position: start_position };
+        let shared = Arc::new(Shared::new(
+            source,
+            cfg.seed,
+            cfg.views.clone(),
+            Layout::new(cfg.batch_size, &cfg.views),
+            cfg.prefetch,
+            (cfg.max_bad_share * images as f64) as usize,
+            Schedule::new(cfg.seed, len, batches_per_epoch, start, end_epoch),
+        ));
+        let mut loader = Loader {
+            shared,
+            threads: Vec::with_capacity(cfg.workers),
+            batches_per_epoch,
+            max_bad_share: cfg.max_bad_share,
+            named: Vec::new(),
+            named_indices: HashSet::new(),
+            waited: Duration::ZERO,
+            failed: false,
+        };
+        for worker in 0..cfg.workers {
+            let shared = Arc::clone(&loader.shared);
+            let thread = std::thread::Builder::new().name(format!("data-{worker}")).spawn(move || shared.run());
+            // Dropping the loader ends the threads that did start.
+            loader.threads.push(thread.map_err(|source| LoaderError::Thread { worker, source })?);
+        }
+        Ok(loader)
+    }
+
+    /// Whole batches in an epoch.
+    pub fn batches_per_epoch(&self) -> usize {
+        self.batches_per_epoch
+    }
+
+    /// The next batch; none after the last. Not an iterator, because an error must be able to end a run.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<Batch>, LoaderError> {
+        if self.failed {
+            return Err(LoaderError::Stopped);
+        }
+        let result = self.wait().and_then(|pending| match pending {
+            None => Ok(None),
+            Some((place, content)) => self.finish(place, content).map(Some),
+        });
+        if result.is_err() {
+            self.failed = true;
+            self.shared.stop();
+        }
+        result
+    }
+
+    /// Time that callers of [`Self::next`] have spent waiting for data.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// Unreadable images so far, in the order they came up.
+    pub fn bad_samples(&self) -> &[BadSample] {
+        &self.named
+    }
+
+    /// Takes a batch back so that its memory serves a later one.
+    pub fn recycle(&mut self, batch: Batch) {
+        if self.shared.layout.fits(&batch.groups) {
+            let mut state = self.shared.state();
+            if state.spare.len() < self.shared.prefetch {
+                state.spare.push(batch.groups);
+            }
+        }
+    }
+
+    /// Waits for the oldest batch to be complete and takes it out of the queue.
+    fn wait(&mut self) -> Result<Option<(Place, Content)>, LoaderError> {
+        let started = Instant::now();
+        let mut state = self.shared.state();
+        let pending = loop {
+            match state.pending.front() {
+                Some(oldest) if oldest.is_complete() => break state.pending.pop_front(),
+                None if state.exhausted => break None,
+                _ if state.out_of_memory => {
+                    return Err(LoaderError::OutOfMemory { batch_size: self.shared.layout.batch_size });
+                }
+                _ => state = self.shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        };
+        drop(state);
+        self.shared.work.notify_all();
+        self.waited += started.elapsed();
+        Ok(pending.map(|pending| {
+            let empty = Content { samples: vec![], groups: vec![], bad: vec![], unfilled: false, panic: None };
+            (pending.place, std::mem::replace(&mut *pending.content(), empty))
+        }))
+    }
+
+    /// Names the bad images and judges whether the batch may be used.
+    fn finish(&mut self, place: Place, mut content: Content) -> Result<Batch, LoaderError> {
+        if let Some((name, message)) = content.panic {
+            return Err(LoaderError::WorkerPanicked { name, message });
+        }
+        content.bad.sort_unstable_by_key(|(slot, _)| *slot);
+        let mut substituted = Vec::new();
+        for sample in content.bad.into_iter().flat_map(|(_, bad)| bad) {
+            if self.named_indices.insert(sample.index) {
+                self.named.push(sample.clone());
+                substituted.push(sample);
+            }
+        }
+        let images = self.shared.source.len();
+        let first = || self.named.iter().take(LISTED).cloned().collect();
+        if self.named.len() > self.shared.allowed_bad {
+            let (count, allowed_share) = (self.named.len(), self.max_bad_share);
+            return Err(LoaderError::TooManyBad { count, images, allowed_share, first: first() });
+        }
+        if content.unfilled {
+            return Err(LoaderError::NothingReadable { images, first: first() });
+        }
+        let Place { epoch, position } = place;
+        Ok(Batch { epoch, position, samples: content.samples, groups: content.groups, substituted })
+    }
+}
+
+/// Most threads of a loader.
+const MAX_WORKERS: usize = 1024;
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        self.shared.stop();
+        for thread in self.threads.drain(..) {
+            // A worker catches its own panics; there is nothing to learn from its end.
+            _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The threads' side: taking samples, reading, making views.
+
+use super::batch::{BadSample, CHANNELS, CropGroup, Filled, Layout, Pending};
+use super::order::Schedule;
+use crate::source::Source;
+use crate::views::MultiCrop;
+use random::{Key, Purpose};
+use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// What all threads of a loader see.
+pub(super) struct Shared {
+    pub source: Arc<dyn Source>,
+    pub seed: u64,
+    pub views: MultiCrop,
+    pub layout: Layout,
+    /// Batches in work or ready at any time.
+    pub prefetch: usize,
+    /// Unreadable images that are put up with.
+    pub allowed_bad: usize,
+    state: Mutex<State>,
+    /// Signalled when there may be a sample to take.
+    pub work: Condvar,
+    /// Signalled when a batch is complete, or never will be.
+    pub ready: Condvar,
+    /// Images known to be unreadable. It saves reading them again; it decides nothing.
+    known_bad: Mutex<HashMap<u32, BadSample>>,
+}
+
+/// The queue of batches, oldest first.
+pub(super) struct State {
+    pub pending: VecDeque<Arc<Pending>>,
+    /// First sample of the newest batch that no worker has taken.
+    next_slot: usize,
+    schedule: Schedule,
+    /// All batches have been handed out to workers.
+    pub exhausted: bool,
+    pub stop: bool,
+    /// There was no memory for another batch.
+    pub out_of_memory: bool,
+    /// Buffers to use again.
+    pub spare: Vec<Vec<CropGroup>>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        source: Arc<dyn Source>,
+        seed: u64,
+        views: MultiCrop,
+        layout: Layout,
+        prefetch: usize,
+        allowed_bad: usize,
+        schedule: Schedule,
+    ) -> Self {
+        let state = State {
+            pending: VecDeque::new(),
+            next_slot: layout.batch_size,
+            schedule,
+            exhausted: false,
+            stop: false,
+            out_of_memory: false,
+            spare: Vec::new(),
+        };
+        Self {
+            source,
+            seed,
+            views,
+            layout,
+            prefetch,
+            allowed_bad,
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            ready: Condvar::new(),
+            known_bad: Mutex::new(HashMap::new()),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells all threads to finish what they have in hand and end.
+    pub(super) fn stop(&self) {
+        self.state().stop = true;
+        self.work.notify_all();
+        self.ready.notify_all();
+    }
+
+    /// A worker's life.
+    pub(super) fn run(&self) {
+        while let Some((pending, slot)) = self.take() {
+            let filled = catch_unwind(AssertUnwindSafe(|| self.fill(&pending, slot))).map_err(|panic| {
+                let index = pending.order.get(pending.rank(slot)).map_or(0, |&i| i as usize);
+                let name = catch_unwind(AssertUnwindSafe(|| self.source.name(index)));
+                (name.unwrap_or_else(|_| format!("#{index}")), panic_message(&*panic))
+            });
+            if pending.put(slot, filled) {
+                // Taken so that the consumer cannot check and fall asleep between our count and our signal.
+                drop(self.state());
+                self.ready.notify_all();
+            }
+        }
+    }
+
+    /// The next sample to prepare; waits while the queue is full. None at the end.
+    fn take(&self) -> Option<(Arc<Pending>, usize)> {
+        let mut state = self.state();
+        loop {
+            if state.stop {
+                return None;
+            }
+            if state.next_slot < self.layout.batch_size
+                && let Some(newest) = state.pending.back().map(Arc::clone)
+            {
+                let slot = state.next_slot;
+                state.next_slot += 1;
+                return Some((newest, slot));
+            }
+            if state.exhausted {
+                return None;
+            }
+            if state.pending.len() < self.prefetch {
+                self.begin_batch(&mut state);
+            } else {
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    fn begin_batch(&self, state: &mut State) {
+        let Some((place, order)) = state.schedule.advance() else {
+            state.exhausted = true;
+            self.work.notify_all();
+            self.ready.notify_all();
+            return;
+        };
+        let Some(groups) = state.spare.pop().or_else(|| self.layout.allocate()) else {
+            state.out_of_memory = true;
+            state.stop = true;
+            self.work.notify_all();
+            self.ready.notify_all();
+            return;
+        };
+        state.pending.push_back(Arc::new(Pending::new(place, order, self.layout.batch_size, groups)));
+        state.next_slot = 0;
+        self.work.notify_all();
+    }
+
+    /// Reads the image whose turn it is, or the next readable one of the epoch's order, and makes its views.
+    ///
+    /// The draws belong to the image whose turn it was: a substitute that also comes up itself in this epoch is seen in
+    /// other views.
+    fn fill(&self, pending: &Pending, slot: usize) -> Filled {
+        let (order, rank) = (&pending.order, pending.rank(slot));
+        let key = Key::new(self.seed, Purpose::View).epoch(pending.place.epoch).sample(order[rank].into());
+        let mut bad = Vec::new();
+        for step in 0..order.len() {
+            let index = order[(rank + step) % order.len()];
+            match self.try_read(index) {
+                Ok(image) => return Filled { views: Some((index.into(), self.views.views(&image, key))), bad },
+                Err(sample) => bad.push(sample),
+            }
+            if bad.len() > self.allowed_bad {
+                break;
+            }
+        }
+        Filled { views: None, bad }
+    }
+
+    fn try_read(&self, index: u32) -> Result<crate::Image, BadSample> {
+        let known = || self.known_bad.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sample) = known().get(&index) {
+            return Err(sample.clone());
+        }
+        let reason = match self.source.read(index as usize) {
+            Ok(image) if image.channels == CHANNELS => return Ok(image),
+            Ok(image) => format!("it has {} channels, not {CHANNELS}", image.channels),
+            Err(error) => error.reason(),
+        };
+        let sample = BadSample { index: index.into(), name: self.source.name(index as usize), reason };
+        known().insert(index, sample.clone());
+        Err(sample)
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

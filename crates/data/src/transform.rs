@@ -1,0 +1,180 @@
+//! What evaluation does to an image: no randomness, or little.
+
+use crate::Image;
+use crate::augment::crop::random_resized_crop;
+use crate::augment::resize::resize_box;
+use crate::augment::{Filter, Rect, center_crop, flip_horizontal, reduce, resize, resize_crop};
+use random::Key;
+
+/// Channel means that models trained on ImageNet expect to be subtracted.
+pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+/// Channel deviations that models trained on ImageNet expect to be divided by.
+pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
+
+/// torchvision's `Resize(resize_short)` then `CenterCrop(crop)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EvalTransform {
+    /// Length the shorter side is resized to.
+    pub resize_short: usize,
+    /// (height, width) cut out of the middle; where the image is smaller it gets black borders.
+    pub crop: (usize, usize),
+    /// How it is resized.
+    pub filter: Filter,
+}
+
+impl Default for EvalTransform {
+    /// Resize 256 bicubic, centre 224: DINO's kNN and linear evaluation.
+    fn default() -> Self {
+        Self { resize_short: 256, crop: (224, 224), filter: Filter::Bicubic }
+    }
+}
+
+impl EvalTransform {
+    /// Applies the transform.
+    ///
+    /// # Panics
+    /// When one of its sizes is zero.
+    pub fn apply(&self, image: &Image) -> Image {
+        center_crop(&resize_short_side(image, self.resize_short, self.filter), self.crop)
+    }
+}
+
+/// Resizes so that the shorter side is `size` and the longer keeps the aspect, truncated (torchvision's `Resize(int)`).
+///
+/// # Panics
+/// When `size` is zero.
+pub fn resize_short_side(image: &Image, size: usize, filter: Filter) -> Image {
+    let long = |long: usize, short: usize| (size as u128 * long as u128 / short as u128) as usize;
+    let target = if image.width <= image.height {
+        (long(image.height, image.width), size)
+    } else {
+        (size, long(image.width, image.height))
+    };
+    resize(image, target, filter)
+}
+
+/// torchvision's `RandomResizedCrop` and a random mirror: how a linear probe is trained.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TrainTransform {
+    /// (height, width) of the result.
+    pub size: (usize, usize),
+    /// Range of the share of the image's area that is shown.
+    pub scale: (f64, f64),
+    /// Range of the aspect ratio, width to height.
+    pub ratio: (f64, f64),
+    /// How it is resized.
+    pub filter: Filter,
+    /// Probability of mirroring.
+    pub flip_probability: f64,
+}
+
+impl Default for TrainTransform {
+    /// The linear probe of DINO and iBOT.
+    fn default() -> Self {
+        Self {
+            size: (224, 224),
+            scale: (0.08, 1.0),
+            ratio: (3.0 / 4.0, 4.0 / 3.0),
+            filter: Filter::Bilinear,
+            flip_probability: 0.5,
+        }
+    }
+}
+
+impl TrainTransform {
+    /// Applies the transform with the draws of `key`.
+    ///
+    /// # Panics
+    /// When one of its sizes is zero.
+    pub fn apply(&self, image: &Image, key: Key) -> Image {
+        let mut stream = key.stream();
+        let flip = stream.chance(self.flip_probability);
+        let rect = random_resized_crop(image.height, image.width, self.scale, self.ratio, &mut stream);
+        let mut out = resize_crop(image, rect, self.size, self.filter);
+        if flip {
+            flip_horizontal(&mut out);
+        }
+        out
+    }
+}
+
+/// Pillow's `thumbnail` with Lanczos: the largest image of the same aspect within `size` = (height, width). Never
+/// enlarges. As Pillow does, a strong reduction averages whole blocks first.
+///
+/// # Panics
+/// When `size` has a zero.
+pub fn thumbnail(image: &Image, size: (usize, usize)) -> Image {
+    assert!(size.0 > 0 && size.1 > 0, "an image has no side of zero: {size:?}");
+    let Some((height, width)) = thumbnail_size((image.height, image.width), size) else { return image.clone() };
+    // The reduction leaves at least twice the final resolution for Lanczos to work with.
+    let factor = |have: usize, want: usize| ((have as f64 / want as f64 / 2.0) as usize).max(1);
+    let (fy, fx) = (factor(image.height, height), factor(image.width, width));
+    if (height, width) == (image.height, image.width) {
+        return image.clone();
+    }
+    if fy == 1 && fx == 1 {
+        return resize(image, (height, width), Filter::Lanczos);
+    }
+    let reduced = reduce(image, (fy, fx));
+    // Pillow hands the span on in f32.
+    let span = |side: usize, factor: usize| f64::from((side as f64 / factor as f64) as f32);
+    let span = (span(image.height, fy), span(image.width, fx));
+    resize_box(&reduced, Rect::whole(&reduced), span, (height, width), Filter::Lanczos)
+}
+
+/// The size that fits; none where the image already does.
+fn thumbnail_size((have_h, have_w): (usize, usize), (height, width): (usize, usize)) -> Option<(usize, usize)> {
+    if width >= have_w && height >= have_h {
+        return None;
+    }
+    let aspect = have_w as f64 / have_h as f64;
+    // Of the two whole numbers around `side`, the one that changes the aspect less; the smaller on a tie.
+    let closest = |side: f64, error: &dyn Fn(f64) -> f64| {
+        let best = if error(side.ceil()) < error(side.floor()) { side.ceil() } else { side.floor() };
+        (best as usize).max(1)
+    };
+    Some(if width as f64 / height as f64 >= aspect {
+        (height, closest(height as f64 * aspect, &|n| (aspect - n / height as f64).abs()))
+    } else {
+        let error = |n: f64| if n == 0.0 { 0.0 } else { (aspect - width as f64 / n).abs() };
+        (closest(width as f64 / aspect, &error), width)
+    })
+}
+
+/// `ToTensor` and `Normalize` with the ImageNet statistics: `(v / 255 - mean) / std` in f32, channels outermost.
+///
+/// # Panics
+/// When the image is not RGB.
+pub fn normalize_chw(image: &Image) -> Vec<f32> {
+    normalize_chw_with(image, IMAGENET_MEAN, IMAGENET_STD)
+}
+
+/// As [`normalize_chw`] with other statistics.
+///
+/// # Panics
+/// When the image is not RGB.
+pub fn normalize_chw_with(image: &Image, mean: [f32; 3], std: [f32; 3]) -> Vec<f32> {
+    let pixels = crate::augment::color::rgb(image);
+    let mut out = Vec::with_capacity(pixels.len() * 3);
+    for c in 0..3 {
+        // 256 divisions instead of one for every pixel.
+        let table: [f32; 256] = std::array::from_fn(|v| (v as f32 / 255.0 - mean[c]) / std[c]);
+        out.extend(pixels.iter().map(|p| table[usize::from(p[c])]));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use random::Purpose;
+
+    #[test]
+    fn a_train_crop_is_a_function_of_its_key() {
+        let image = Image::from_pixels(30, 20, 3, (0..1800).map(|i| (i % 256) as u8).collect());
+        let transform = TrainTransform { size: (16, 16), ..Default::default() };
+        let key = Key::new(3, Purpose::View).sample(8);
+        assert_eq!(transform.apply(&image, key), transform.apply(&image, key));
+        assert_ne!(transform.apply(&image, key), transform.apply(&image, key.sample(9)));
+    }
+}

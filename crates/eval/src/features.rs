@@ -1,0 +1,147 @@
+//! Class-token features of an image source.
+
+use std::ops::ControlFlow;
+
+use data::{BadSample, IMAGENET_MEAN, IMAGENET_STD, Source};
+use model::Vit;
+use tensor::ops::{PixelData, Pixels};
+use tensor::{Device, ParamSet};
+
+use crate::error::EvalError;
+use crate::prepare::Preparation;
+use crate::reading::{CHANNELS, Progress, ReadOptions, for_each_batch};
+
+/// A vector for each of some images of a source.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Features {
+    /// Values of one vector.
+    pub dim: usize,
+    /// All vectors, one after another.
+    pub values: Vec<f32>,
+    /// Which image of the source each vector is of.
+    pub indices: Vec<usize>,
+    /// The class of each image, where it is known.
+    pub labels: Vec<Option<u32>>,
+}
+
+impl Features {
+    /// Labelled vectors from elsewhere, numbered as they come.
+    ///
+    /// # Panics
+    /// When there are not `dim` values for each label.
+    pub fn labelled(dim: usize, values: Vec<f32>, labels: &[u32]) -> Self {
+        assert_eq!(values.len(), labels.len() * dim, "{dim} values for each label");
+        Self { dim, values, indices: (0..labels.len()).collect(), labels: labels.iter().map(|&l| Some(l)).collect() }
+    }
+
+    /// Number of vectors.
+    pub fn len(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.indices.is_empty()
+    }
+
+    /// One vector.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn row(&self, row: usize) -> &[f32] {
+        &self.values[row * self.dim..(row + 1) * self.dim]
+    }
+
+    fn push(&mut self, source: &dyn Source, indices: &[usize], values: &[f32]) -> Result<(), EvalError> {
+        for (row, &index) in values.chunks_exact(self.dim).zip(indices) {
+            if !row.iter().all(|x| x.is_finite()) {
+                return Err(EvalError::NotFinite { name: source.name(index) });
+            }
+            self.indices.push(index);
+            self.labels.push(source.label(index));
+        }
+        self.values.extend_from_slice(values);
+        Ok(())
+    }
+}
+
+/// Features, and the images that have none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Extraction {
+    /// The features, in the order of the source.
+    pub features: Features,
+    /// Images that could not be used, in the same order.
+    pub skipped: Vec<BadSample>,
+}
+
+/// A backbone ready to compute.
+#[derive(Clone, Copy, Debug)]
+pub struct Network<'a> {
+    /// What it computes.
+    pub vit: &'a Vit,
+    /// With which weights.
+    pub weights: &'a ParamSet,
+    /// Where.
+    pub device: &'a Device,
+}
+
+/// Class-token features of all images of a source. Threads read and prepare the next images while the device works.
+///
+/// An image that cannot be used is left out and named. `progress` is called after each batch and may end the pass.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use model::{Arch, Layout, Vit, VitConfig};
+/// let device = tensor::Device::cpu(Default::default())?;
+/// let mut layout = Layout::default();
+/// let vit = Vit::new(&mut layout, "", VitConfig::new(Arch::Nano, 8, (32, 32), 3)?);
+/// let weights = layout.initial(&device, 0);
+/// let network = eval::Network { vit: &vit, weights: &weights, device: &device };
+/// let source = data::open("synthetic:train=8", data::Split::Train, 0)?;
+/// let prepare = eval::Preparation::Cover(vit.config().image);
+/// let extraction = eval::extract(network, &*source, &prepare, &Default::default(), &mut |_| ControlFlow::Continue(()))?;
+/// assert_eq!((extraction.features.len(), extraction.features.dim), (8, 128));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn extract(
+    network: Network<'_>,
+    source: &dyn Source,
+    preparation: &Preparation,
+    options: &ReadOptions,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Extraction, EvalError> {
+    let Network { vit, weights, device } = network;
+    let channels = vit.config().channels;
+    if channels != CHANNELS {
+        return Err(EvalError::Channels { channels });
+    }
+    let mut features = Features { dim: vit.config().dim, ..Default::default() };
+    let (height, width) = preparation.size();
+    let skipped = for_each_batch(source, preparation, options, progress, |batch| {
+        let data = PixelData::Bytes { pixels: &batch.pixels, mean: &IMAGENET_MEAN, deviation: &IMAGENET_STD };
+        let images = Pixels { count: batch.indices.len(), height, width, channels, data };
+        let output = vit.features(weights, device, &[images])?;
+        device.finish()?;
+        features.push(source, &batch.indices, &output.to_f32())
+    })?;
+    Ok(Extraction { features, skipped })
+}
+
+/// The normalised pixels of all images of a source, as if they were features: what a network has to be better than.
+pub fn raw_pixels(
+    source: &dyn Source,
+    preparation: &Preparation,
+    options: &ReadOptions,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Extraction, EvalError> {
+    let (height, width) = preparation.size();
+    let mut features = Features { dim: height * width * CHANNELS, ..Default::default() };
+    let normalized =
+        |channel: usize, level: u8| (f32::from(level) / 255.0 - IMAGENET_MEAN[channel]) / IMAGENET_STD[channel];
+    let skipped = for_each_batch(source, preparation, options, progress, |batch| {
+        let levels = batch.pixels.iter().enumerate();
+        let values: Vec<f32> = levels.map(|(i, &level)| normalized(i % CHANNELS, level)).collect();
+        features.push(source, &batch.indices, &values)
+    })?;
+    Ok(Extraction { features, skipped })
+}

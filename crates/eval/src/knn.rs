@@ -1,0 +1,210 @@
+//! Weighted nearest-neighbour classification: how DINO judges features without training anything on them.
+//!
+//! Features are scaled to unit length. The k training features of the largest cosine vote for their classes, each with
+//! weight exp(cosine / 0.07).
+
+use tensor::Device;
+
+use crate::error::EvalError;
+use crate::features::Features;
+use crate::neighbors::{Exclude, Neighbor, nearest};
+
+/// How many neighbours DINO tries.
+pub const DEFAULT_KS: [usize; 4] = [10, 20, 100, 200];
+/// DINO's temperature.
+pub const DEFAULT_TEMPERATURE: f64 = 0.07;
+/// Classes that a top-5 answer names.
+const NAMED: usize = 5;
+
+/// How to classify.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KnnOptions {
+    /// Numbers of neighbours, each with a result of its own.
+    pub ks: Vec<usize>,
+    /// Divisor of the cosine in a vote's weight.
+    pub temperature: f64,
+}
+
+impl Default for KnnOptions {
+    fn default() -> Self {
+        Self { ks: DEFAULT_KS.to_vec(), temperature: DEFAULT_TEMPERATURE }
+    }
+}
+
+impl KnnOptions {
+    /// The largest number of neighbours, if all settings make sense for this many training images.
+    fn check(&self, train_images: usize) -> Result<usize, EvalError> {
+        let refuse = |setting, value: String, expected| Err(EvalError::Setting { setting, value, expected });
+        if !(self.temperature.is_finite() && self.temperature > 0.0) {
+            return refuse("temperature", self.temperature.to_string(), "a number above zero".to_owned());
+        }
+        if let Some(k) = self.ks.iter().find(|k| !(1..=train_images).contains(*k)) {
+            return refuse("k", k.to_string(), format!("1 to {train_images}, the number of training images"));
+        }
+        match self.ks.iter().max() {
+            Some(&k) => Ok(k),
+            None => refuse("k", "nothing".to_owned(), "at least one number of neighbours".to_owned()),
+        }
+    }
+}
+
+/// How often the right class was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KnnResult {
+    /// Neighbours that voted.
+    pub k: usize,
+    /// Per cent of the test images whose class has the most votes.
+    pub top1: f64,
+    /// Per cent whose class is among the five (k, where that is fewer) with the most votes. As in DINO's script, classes
+    /// without a vote fill the five up; here those of the lowest numbers.
+    pub top5: f64,
+}
+
+/// Classifies test features by training features.
+///
+/// Ties go to the lower row and the lower class. Memory is that of the training features and no more than a few MiB.
+///
+/// ```
+/// use eval::{Features, KnnOptions, knn};
+/// let device = tensor::Device::cpu(Default::default())?;
+/// let train = Features::labelled(2, vec![1.0, 0.0, 0.9, 0.1, 0.0, 1.0, 0.1, 2.0], &[0, 0, 1, 1]);
+/// let test = Features::labelled(2, vec![5.0, 1.0, 0.0, 0.3, 1.0, 0.1], &[0, 1, 1]);
+/// let options = KnnOptions { ks: vec![1, 3], ..Default::default() };
+/// let results = knn::classify(&train, &test, &options, &device)?;
+/// assert_eq!((results[1].k, results[1].top1.round()), (3, 67.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Panics
+/// When the values, indices and labels of a set of features are not equally many rows.
+pub fn classify(
+    train: &Features,
+    test: &Features,
+    options: &KnnOptions,
+    device: &Device,
+) -> Result<Vec<KnnResult>, EvalError> {
+    let k = options.check(train.len())?;
+    run(train, test, k, options, device, Exclude::Nothing)
+}
+
+/// Classifies each image by all others of the same set.
+///
+/// # Panics
+/// As [`classify`].
+pub fn leave_one_out(features: &Features, options: &KnnOptions, device: &Device) -> Result<Vec<KnnResult>, EvalError> {
+    let k = options.check(features.len().saturating_sub(1))?;
+    run(features, features, k, options, device, Exclude::Itself)
+}
+
+fn run(
+    train: &Features,
+    test: &Features,
+    k: usize,
+    options: &KnnOptions,
+    device: &Device,
+    exclude: Exclude,
+) -> Result<Vec<KnnResult>, EvalError> {
+    if train.dim != test.dim {
+        return Err(EvalError::Width { train: train.dim, test: test.dim });
+    }
+    let train_labels = labels(train, "training")?;
+    let test_labels = labels(test, "test")?;
+    let classes = train_labels.iter().chain(&test_labels).max().map_or(0, |&last| u64::from(last) + 1);
+    let judge = |row: usize, neighbors: &[Neighbor]| -> Vec<(bool, bool)> {
+        let judge_k = |&k: &usize| {
+            let votes = votes(&neighbors[..k], &train_labels, options.temperature);
+            let named = best_classes(votes, NAMED.min(k), classes);
+            let right = test_labels[row];
+            (named.first() == Some(&right), named.contains(&right))
+        };
+        options.ks.iter().map(judge_k).collect()
+    };
+    let judged = nearest(device, train, test, k, exclude, judge)?;
+    let percent = |right: usize| 100.0 * right as f64 / judged.len() as f64;
+    let result = |(i, &k): (usize, &usize)| KnnResult {
+        k,
+        top1: percent(judged.iter().filter(|row| row[i].0).count()),
+        top5: percent(judged.iter().filter(|row| row[i].1).count()),
+    };
+    Ok(options.ks.iter().enumerate().map(result).collect())
+}
+
+/// The label of every row, if all have one and the features can be compared.
+fn labels(features: &Features, which: &'static str) -> Result<Vec<u32>, EvalError> {
+    let (rows, dim) = (features.len(), features.dim);
+    assert_eq!((features.values.len(), features.labels.len()), (rows * dim, rows), "rows of the {which} features");
+    if rows == 0 || dim == 0 {
+        return Err(EvalError::Empty { which });
+    }
+    if let Some(place) = features.values.iter().position(|x| !x.is_finite()) {
+        return Err(EvalError::NotFinite { name: format!("{which} image {}", features.indices[place / dim]) });
+    }
+    let labels: Vec<u32> = features.labels.iter().flatten().copied().collect();
+    match rows - labels.len() {
+        0 => Ok(labels),
+        unlabelled => Err(EvalError::NoLabels { which, unlabelled, images: rows }),
+    }
+}
+
+/// Classes of the neighbours with the sum of their weights, in the order of the first vote.
+fn votes(neighbors: &[Neighbor], labels: &[u32], temperature: f64) -> Vec<(u32, f64)> {
+    let mut votes: Vec<(u32, f64)> = Vec::new();
+    // Relative to the nearest: the order of the sums is the same, and no temperature makes them infinite.
+    let nearest = neighbors.first().map_or(0.0, |n| n.similarity);
+    for neighbor in neighbors {
+        let weight = ((neighbor.similarity - nearest) / temperature).exp();
+        let class = labels[neighbor.row];
+        match votes.iter_mut().find(|(voted, _)| *voted == class) {
+            Some((_, sum)) => *sum += weight,
+            None => votes.push((class, weight)),
+        }
+    }
+    votes
+}
+
+/// The `count` classes with the most votes. All others have zero votes, and of equals the lower is better.
+fn best_classes(mut votes: Vec<(u32, f64)>, count: usize, classes: u64) -> Vec<u32> {
+    votes.retain(|&(_, sum)| sum > 0.0);
+    votes.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let mut named: Vec<u32> = votes.into_iter().map(|(class, _)| class).take(count).collect();
+    let voted = named.len();
+    let others = (0..=u32::MAX).take_while(|&class| u64::from(class) < classes);
+    for class in others {
+        if named.len() == count {
+            break;
+        }
+        if !named[..voted].contains(&class) {
+            named.push(class);
+        }
+    }
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_of_several_far_votes_can_beat_the_nearest() {
+        let neighbors: Vec<Neighbor> =
+            [(0, 0.90), (1, 0.89), (2, 0.88)].map(|(row, similarity)| Neighbor { row, similarity }).to_vec();
+        let votes = votes(&neighbors, &[4, 2, 2], 0.07);
+        assert_eq!(votes[0], (4, 1.0));
+        let both = (-0.01f64 / 0.07).exp() + (-0.02f64 / 0.07).exp();
+        assert!((votes[1].1 - both).abs() < 1e-12);
+        assert_eq!(best_classes(votes, 2, 9), [2, 4]);
+    }
+
+    #[test]
+    fn equal_votes_go_to_the_lower_class_and_empty_ones_fill_up_from_the_lowest() {
+        assert_eq!(best_classes(vec![(7, 1.0), (3, 1.0), (5, 2.0)], 5, 10), [5, 3, 7, 0, 1]);
+        assert_eq!(best_classes(vec![(1, 1.0), (0, 0.0)], 5, 3), [1, 0, 2]);
+        assert_eq!(best_classes(vec![(u32::MAX, 1.0)], 1, 1 << 32), [u32::MAX]);
+    }
+
+    #[test]
+    fn a_tiny_temperature_leaves_the_nearest_class_only() {
+        let neighbors = [Neighbor { row: 1, similarity: 1.0 }, Neighbor { row: 0, similarity: 0.9 }];
+        assert_eq!(best_classes(votes(&neighbors, &[0, 1], 1e-300), 1, 2), [1]);
+    }
+}

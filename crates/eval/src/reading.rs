@@ -1,0 +1,153 @@
+//! Prepared images of a source, batch after batch: threads read the next batch while the caller works on this one.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use data::{BadSample, Source};
+
+use crate::error::EvalError;
+use crate::prepare::Preparation;
+
+/// Bytes of an RGB pixel.
+pub(crate) const CHANNELS: usize = 3;
+/// Bad images that an error spells out.
+const LISTED: usize = 10;
+
+/// How to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// Images that are worked on together.
+    pub batch_size: usize,
+    /// Threads that read and prepare.
+    pub workers: usize,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self { batch_size: 64, workers: thread::available_parallelism().map_or(1, usize::from) }
+    }
+}
+
+impl ReadOptions {
+    fn check(&self) -> Result<(), EvalError> {
+        for (setting, value, most) in [("batch_size", self.batch_size, 65_536), ("workers", self.workers, 1024)] {
+            if !(1..=most).contains(&value) {
+                return Err(EvalError::Setting { setting, value: value.to_string(), expected: format!("1 to {most}") });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How far a pass over a source has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Images dealt with.
+    pub done: usize,
+    /// Images there are.
+    pub total: usize,
+    /// Of those dealt with, how many could not be used.
+    pub skipped: usize,
+}
+
+/// The usable images of a part of a source.
+pub(crate) struct Batch {
+    /// Which they are, ascending.
+    pub(crate) indices: Vec<usize>,
+    /// Their bytes, each height x width x 3.
+    pub(crate) pixels: Vec<u8>,
+    bad: Vec<BadSample>,
+    end: usize,
+}
+
+/// Hands all images of a source to `consume`, in order. Returns those that could not be used.
+pub(crate) fn for_each_batch(
+    source: &dyn Source,
+    preparation: &Preparation,
+    options: &ReadOptions,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    mut consume: impl FnMut(&Batch) -> Result<(), EvalError>,
+) -> Result<Vec<BadSample>, EvalError> {
+    preparation.check()?;
+    options.check()?;
+    let total = source.len();
+    let mut bad = Vec::new();
+    thread::scope(|scope| {
+        // One batch waits, one is being read, one is in work: the bound on memory.
+        let (sender, receiver) = sync_channel(1);
+        let read = move || {
+            for start in (0..total).step_by(options.batch_size) {
+                let range = start..total.min(start + options.batch_size);
+                // The caller has stopped: nobody waits for the rest.
+                if sender.send(read_batch(source, preparation, range, options.workers)).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("read".to_owned()).spawn_scoped(scope, read);
+        thread.map_err(|error| EvalError::Thread { reason: error.to_string() })?;
+        for mut batch in receiver {
+            bad.append(&mut batch.bad);
+            if !batch.indices.is_empty() {
+                consume(&batch)?;
+            }
+            if progress(Progress { done: batch.end, total, skipped: bad.len() }).is_break() {
+                return Err(EvalError::Stopped);
+            }
+        }
+        Ok(())
+    })?;
+    if bad.len() == total {
+        bad.truncate(LISTED);
+        return Err(EvalError::NothingReadable { images: total, source_name: source.describe(), first: bad });
+    }
+    Ok(bad)
+}
+
+/// Reads and prepares a range of images with several threads.
+fn read_batch(source: &dyn Source, preparation: &Preparation, range: Range<usize>, workers: usize) -> Batch {
+    let (height, width) = preparation.size();
+    let size = height * width * CHANNELS;
+    let mut pixels = vec![0; range.len() * size];
+    let mut problems: Vec<Option<String>> = vec![None; range.len()];
+    let slots = Mutex::new(range.clone().zip(pixels.chunks_mut(size)).zip(&mut problems));
+    let work = || {
+        // Taken in a statement of its own, so that the lock is free while the image is read.
+        let next = || slots.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some(((index, slot), problem)) = next() {
+            *problem = fill(source, preparation, index, slot).err();
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..workers.min(range.len()) {
+            // A thread that the system refuses is one fewer to share the work.
+            _ = thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    let mut batch = Batch { indices: Vec::with_capacity(range.len()), pixels, bad: Vec::new(), end: range.end };
+    for (slot, (index, problem)) in range.zip(problems).enumerate() {
+        match problem {
+            Some(reason) => batch.bad.push(BadSample { index: index as u64, name: source.name(index), reason }),
+            None => {
+                // Usable images close up.
+                batch.pixels.copy_within(slot * size..(slot + 1) * size, batch.indices.len() * size);
+                batch.indices.push(index);
+            }
+        }
+    }
+    batch.pixels.truncate(batch.indices.len() * size);
+    batch
+}
+
+/// Reads and prepares one image into its place; the reason where it cannot be used.
+fn fill(source: &dyn Source, preparation: &Preparation, index: usize, slot: &mut [u8]) -> Result<(), String> {
+    let image = source.read(index).map_err(|error| error.reason())?;
+    if image.channels != CHANNELS {
+        return Err(format!("it has {} channels, not the {CHANNELS} of RGB", image.channels));
+    }
+    slot.copy_from_slice(&preparation.apply(&image)?.pixels);
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! A pre-norm transformer block: x += attention(norm1 x), x += mlp(norm2 x).
+//!
+//! Two forms of the attention half. The full one serves every token. The last block of a network whose loss reads the
+//! class token alone needs keys and values of all tokens, but queries, projection and MLP of the class tokens only:
+//! the same numbers for a sixth of the work.
+
+use tensor::ops::{self, Attended, RowStatistics};
+use tensor::{ParamSet, Rows, Tensor};
+
+use crate::drop_path::BlockChoice;
+use crate::layers::{LayerNorm, Linear};
+use crate::layout::Layout;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    norm1: LayerNorm,
+    qkv: Linear,
+    proj: Linear,
+    norm2: LayerNorm,
+    fc1: Linear,
+    fc2: Linear,
+    heads: usize,
+    dim: usize,
+}
+
+/// The rows that take a branch, and what the branch is multiplied by.
+#[derive(Debug)]
+struct Branch {
+    rows: Rows,
+    scale: f64,
+}
+
+impl Branch {
+    fn new(rows: &Rows, choice: Option<(&[bool], f64)>) -> Self {
+        match choice {
+            Some((taken, scale)) => Self { rows: rows.keep(taken), scale },
+            None => Self { rows: rows.clone(), scale: 1.0 },
+        }
+    }
+}
+
+/// What the derivative of the MLP half needs. The input and the pre-activations are what its derivatives are taken at;
+/// the normalised input and the activations are the other factor of the weights' gradients.
+#[derive(Debug)]
+struct MlpSaved {
+    branch: Branch,
+    x: Tensor,
+    statistics: RowStatistics,
+    normed: Tensor,
+    pre: Tensor,
+    activated: Tensor,
+}
+
+/// What the derivative of the attention half needs; of the weights of attention only their log-sums.
+#[derive(Debug)]
+struct AttentionSaved {
+    branch: Branch,
+    x: Tensor,
+    statistics: RowStatistics,
+    normed: Tensor,
+    qkv: Tensor,
+    attended: Attended,
+}
+
+/// The same for class tokens: their queries apart from the keys and values of all tokens.
+#[derive(Debug)]
+struct ClassAttentionSaved {
+    branch: Branch,
+    x: Tensor,
+    rows: Rows,
+    statistics: RowStatistics,
+    normed: Tensor,
+    class_rows: Rows,
+    class_branch: Branch,
+    class_normed: Tensor,
+    q: Tensor,
+    kv: Tensor,
+    attended: Attended,
+}
+
+/// What the derivative of a block needs.
+#[derive(Debug)]
+pub(crate) struct BlockSaved {
+    attention: AttentionSaved,
+    mlp: MlpSaved,
+}
+
+/// What the derivative of a last block for class tokens needs.
+#[derive(Debug)]
+pub(crate) struct ClassBlockSaved {
+    attention: ClassAttentionSaved,
+    mlp: MlpSaved,
+}
+
+impl Block {
+    pub fn new(layout: &mut Layout, name: &str, dim: usize, heads: usize, mlp_dim: usize) -> Self {
+        Self {
+            norm1: LayerNorm::new(layout, &format!("{name}.norm1"), dim),
+            qkv: Linear::new(layout, &format!("{name}.attn.qkv"), dim, 3 * dim),
+            proj: Linear::new(layout, &format!("{name}.attn.proj"), dim, dim),
+            norm2: LayerNorm::new(layout, &format!("{name}.norm2"), dim),
+            fc1: Linear::new(layout, &format!("{name}.mlp.fc1"), dim, mlp_dim),
+            fc2: Linear::new(layout, &format!("{name}.mlp.fc2"), mlp_dim, dim),
+            heads,
+            dim,
+        }
+    }
+
+    /// All tokens.
+    pub fn forward(&self, p: &ParamSet, x: Tensor, rows: &Rows, choice: Option<&BlockChoice>) -> (Tensor, BlockSaved) {
+        let branch = Branch::new(rows, choice.map(|c| (&c.attention[..], c.scale)));
+        let (normed, statistics) = self.norm1.forward(p, &x, &branch.rows);
+        let qkv = ops::linear(&normed, &self.qkv.affine(p));
+        let attended = ops::attention(&qkv, &branch.rows, self.heads);
+        let middle = ops::linear_residual(&x, &branch.rows, branch.scale, &attended.out, &self.proj.affine(p));
+        let attention = AttentionSaved { branch, x, statistics, normed, qkv, attended };
+        let (out, mlp) = self.mlp_forward(p, middle, rows, choice);
+        (out, BlockSaved { attention, mlp })
+    }
+
+    /// From the gradient of the block's output to that of its input.
+    pub fn backward(&self, p: &ParamSet, saved: BlockSaved, dx: Tensor, grads: &mut ParamSet) -> Tensor {
+        let mut dx = self.mlp_backward(p, saved.mlp, dx, grads);
+        let AttentionSaved { branch, x, statistics, normed, qkv, attended } = saved.attention;
+        let d_branch = ops::gather(&dx, &branch.rows, branch.scale);
+        self.proj.backward_weight(&attended.out, &d_branch, grads);
+        let d_out = self.proj.backward_input(&d_branch, p, None);
+        let d_qkv = ops::attention_backward(&qkv, &branch.rows, self.heads, &attended, &d_out);
+        self.qkv.backward_weight(&normed, &d_qkv, grads);
+        let d_normed = self.qkv.backward_input(&d_qkv, p, None);
+        self.norm1.backward(p, &x, &branch.rows, &statistics, &d_normed, &mut dx, grads);
+        dx
+    }
+
+    /// The class tokens alone, as a compact matrix with one row a segment.
+    pub fn forward_class(
+        &self,
+        p: &ParamSet,
+        x: Tensor,
+        rows: &Rows,
+        choice: Option<&BlockChoice>,
+    ) -> (Tensor, ClassBlockSaved) {
+        let branch = Branch::new(rows, choice.map(|c| (&c.attention[..], c.scale)));
+        let one_each = Rows::all(std::iter::repeat_n(1, rows.segments()));
+        let class_branch = Branch::new(&one_each, choice.map(|c| (&c.attention[..], c.scale)));
+        let (normed, statistics) = self.norm1.forward(p, &x, &branch.rows);
+        let class_rows = branch.rows.compact().first_of_each();
+        let class_normed = ops::gather(&normed, &class_rows, 1.0);
+        let q = ops::linear(&class_normed, &self.qkv.affine(p).part(0..self.dim));
+        let kv = ops::linear(&normed, &self.qkv.affine(p).part(self.dim..3 * self.dim));
+        let attended = ops::class_attention(&q, &kv, &branch.rows, self.heads);
+        let class_x = ops::gather(&x, &rows.first_of_each(), 1.0);
+        let projection = self.proj.affine(p);
+        let middle = ops::linear_residual(&class_x, &class_branch.rows, branch.scale, &attended.out, &projection);
+        let rows = rows.clone();
+        let attention = ClassAttentionSaved {
+            branch,
+            x,
+            rows,
+            statistics,
+            normed,
+            class_rows,
+            class_branch,
+            class_normed,
+            q,
+            kv,
+            attended,
+        };
+        let (out, mlp) = self.mlp_forward(p, middle, &one_each, choice);
+        (out, ClassBlockSaved { attention, mlp })
+    }
+
+    /// From the gradient of the class tokens to that of all tokens of the block's input.
+    pub fn backward_class(
+        &self,
+        p: &ParamSet,
+        saved: ClassBlockSaved,
+        d_class: Tensor,
+        grads: &mut ParamSet,
+    ) -> Tensor {
+        let d_class = self.mlp_backward(p, saved.mlp, d_class, grads);
+        let s = saved.attention;
+        let d_branch = ops::gather(&d_class, &s.class_branch.rows, s.class_branch.scale);
+        self.proj.backward_weight(&s.attended.out, &d_branch, grads);
+        let d_out = self.proj.backward_input(&d_branch, p, None);
+        let (dq, dkv) = ops::class_attention_backward(&s.q, &s.kv, &s.branch.rows, self.heads, &s.attended, &d_out);
+        let (queries, keys_values) = (0..self.dim, self.dim..3 * self.dim);
+        self.qkv.backward_weight_part(&s.class_normed, &dq, queries.clone(), grads);
+        self.qkv.backward_weight_part(&s.normed, &dkv, keys_values.clone(), grads);
+        let mut d_normed = ops::linear_backward_input(&dkv, &self.qkv.affine(p).part(keys_values), None);
+        let d_class_normed = ops::linear_backward_input(&dq, &self.qkv.affine(p).part(queries), None);
+        ops::scatter_add(&d_class_normed, &s.class_rows, 1.0, &mut d_normed);
+
+        let mut dx = s.x.device().zeros(s.x.shape());
+        ops::scatter_add(&d_class, &s.rows.first_of_each(), 1.0, &mut dx);
+        self.norm1.backward(p, &s.x, &s.branch.rows, &s.statistics, &d_normed, &mut dx, grads);
+        dx
+    }
+
+    fn mlp_forward(&self, p: &ParamSet, x: Tensor, rows: &Rows, choice: Option<&BlockChoice>) -> (Tensor, MlpSaved) {
+        let branch = Branch::new(rows, choice.map(|c| (&c.mlp[..], c.scale)));
+        let (normed, statistics) = self.norm2.forward(p, &x, &branch.rows);
+        let (pre, activated) = ops::linear_gelu(&normed, &self.fc1.affine(p));
+        let out = ops::linear_residual(&x, &branch.rows, branch.scale, &activated, &self.fc2.affine(p));
+        (out, MlpSaved { branch, x, statistics, normed, pre, activated })
+    }
+
+    fn mlp_backward(&self, p: &ParamSet, saved: MlpSaved, mut dx: Tensor, grads: &mut ParamSet) -> Tensor {
+        let MlpSaved { branch, x, statistics, normed, pre, activated } = saved;
+        let d_branch = ops::gather(&dx, &branch.rows, branch.scale);
+        self.fc2.backward_weight(&activated, &d_branch, grads);
+        let d_pre = self.fc2.backward_input(&d_branch, p, Some(&pre));
+        self.fc1.backward_weight(&normed, &d_pre, grads);
+        let d_normed = self.fc1.backward_input(&d_pre, p, None);
+        self.norm2.backward(p, &x, &branch.rows, &statistics, &d_normed, &mut dx, grads);
+        dx
+    }
+}

@@ -1,0 +1,167 @@
+//! The family of architectures.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The sizes that have a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arch {
+    /// 128 wide, 6 blocks: small images on a laptop. Ours; not one of the literature's sizes.
+    Nano,
+    /// 192 wide, 12 blocks.
+    Tiny,
+    /// 384 wide, 12 blocks.
+    Small,
+    /// 768 wide, 12 blocks.
+    Base,
+    /// 1024 wide, 24 blocks.
+    Large,
+}
+
+impl Arch {
+    /// All of them, smallest first.
+    pub const ALL: [Arch; 5] = [Arch::Nano, Arch::Tiny, Arch::Small, Arch::Base, Arch::Large];
+
+    /// The name on the command line and in recipes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Arch::Nano => "vit_nano",
+            Arch::Tiny => "vit_tiny",
+            Arch::Small => "vit_small",
+            Arch::Base => "vit_base",
+            Arch::Large => "vit_large",
+        }
+    }
+
+    fn dim_depth(self) -> (usize, usize) {
+        match self {
+            Arch::Nano => (128, 6),
+            Arch::Tiny => (192, 12),
+            Arch::Small => (384, 12),
+            Arch::Base => (768, 12),
+            Arch::Large => (1024, 24),
+        }
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Arch {
+    type Err = ConfigError;
+    fn from_str(s: &str) -> Result<Self, ConfigError> {
+        Arch::ALL
+            .into_iter()
+            .find(|a| a.name() == s)
+            .ok_or_else(|| ConfigError::UnknownArch { given: s.into(), known: Arch::ALL.map(Arch::name).join(", ") })
+    }
+}
+
+/// A network that cannot be.
+#[derive(Debug, thiserror::Error, PartialEq)]
+pub enum ConfigError {
+    /// No architecture of that name.
+    #[error("unknown architecture `{given}`; there are {known}")]
+    UnknownArch {
+        /// What was asked for.
+        given: String,
+        /// The names there are.
+        known: String,
+    },
+    /// An image that does not hold one patch.
+    #[error("an image of {height}x{width} pixels does not hold one patch of {patch}x{patch}: use a smaller patch size")]
+    ImageBelowPatch {
+        /// Image rows.
+        height: usize,
+        /// Image columns.
+        width: usize,
+        /// Patch side.
+        patch: usize,
+    },
+    /// A size of zero.
+    #[error("{what} must not be zero")]
+    Zero {
+        /// Which size.
+        what: &'static str,
+    },
+    /// Heads that do not divide the width.
+    #[error("{heads} heads do not divide a width of {dim}")]
+    Heads {
+        /// Number of heads.
+        heads: usize,
+        /// Width.
+        dim: usize,
+    },
+}
+
+/// The shape of a vision transformer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VitConfig {
+    /// Width of a token.
+    pub dim: usize,
+    /// Number of blocks.
+    pub depth: usize,
+    /// Attention heads of a block.
+    pub heads: usize,
+    /// Width of the hidden layer of a block's MLP.
+    pub mlp_dim: usize,
+    /// Side of a patch in pixels.
+    pub patch: usize,
+    /// Rows and columns in pixels of the images whose grid the position embeddings are learnt for.
+    pub image: (usize, usize),
+    /// Channels of an image.
+    pub channels: usize,
+}
+
+impl VitConfig {
+    /// One of the named sizes. Heads are 64 wide, the MLP four times as wide as a token.
+    pub fn new(arch: Arch, patch: usize, image: (usize, usize), channels: usize) -> Result<Self, ConfigError> {
+        let (dim, depth) = arch.dim_depth();
+        Self { dim, depth, heads: dim / 64, mlp_dim: 4 * dim, patch, image, channels }.checked()
+    }
+
+    /// The same, if such a network can be.
+    pub fn checked(self) -> Result<Self, ConfigError> {
+        let sizes = [
+            (self.dim, "the width"),
+            (self.depth, "the depth"),
+            (self.heads, "the number of heads"),
+            (self.mlp_dim, "the MLP width"),
+            (self.patch, "the patch size"),
+            (self.channels, "the number of channels"),
+        ];
+        if let Some((_, what)) = sizes.into_iter().find(|(size, _)| *size == 0) {
+            return Err(ConfigError::Zero { what });
+        }
+        if !self.dim.is_multiple_of(self.heads) {
+            return Err(ConfigError::Heads { heads: self.heads, dim: self.dim });
+        }
+        let (height, width) = self.image;
+        if height < self.patch || width < self.patch {
+            return Err(ConfigError::ImageBelowPatch { height, width, patch: self.patch });
+        }
+        Ok(self)
+    }
+
+    /// Rows and columns of patches in an image of the learnt size.
+    pub fn grid(&self) -> (usize, usize) {
+        (self.image.0 / self.patch, self.image.1 / self.patch)
+    }
+
+    /// Values of one patch.
+    pub fn patch_values(&self) -> usize {
+        self.channels * self.patch * self.patch
+    }
+
+    /// Multiplications and additions of a forward pass over one image of this size, for all tokens of all blocks: the
+    /// figure that published model FLOPs use.
+    pub fn forward_flops(&self, (height, width): (usize, usize)) -> f64 {
+        let patches = ((height / self.patch) * (width / self.patch)) as f64;
+        let (tokens, dim) = (patches + 1.0, self.dim as f64);
+        let block = tokens * dim * (8.0 * dim + 4.0 * self.mlp_dim as f64) + 4.0 * tokens * tokens * dim;
+        2.0 * patches * self.patch_values() as f64 * dim + self.depth as f64 * block
+    }
+}

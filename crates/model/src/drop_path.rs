@@ -1,0 +1,67 @@
+//! Stochastic depth: which residual branches a view skips.
+//!
+//! A skipped branch is not computed. The rows of the view are left out of the branch's matrices, so a rate of 0.1 over
+//! the depth saves a twentieth of the student's work; those that stay are scaled by 1 / keep.
+
+use random::Key;
+
+/// The branches taken by every segment of a batch.
+#[derive(Clone, Debug)]
+pub struct DropPath {
+    blocks: Vec<BlockChoice>,
+}
+
+/// The choices of one block.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockChoice {
+    /// 1 / (1 - rate): what a taken branch is multiplied by.
+    pub scale: f64,
+    pub attention: Vec<bool>,
+    pub mlp: Vec<bool>,
+}
+
+impl DropPath {
+    /// Draws for each segment from its own key. The rate grows linearly over the blocks from 0 to `rate`; attention
+    /// and MLP are drawn independently.
+    pub fn draw(rate: f64, depth: usize, keys: impl IntoIterator<Item = Key>) -> Self {
+        // Rates are single-precision numbers in the reference; the difference is kept.
+        let rate_of = |i: usize| f64::from(if depth > 1 { (rate * i as f64 / (depth - 1) as f64) as f32 } else { 0.0 });
+        let mut blocks: Vec<BlockChoice> = (0..depth)
+            .map(|i| BlockChoice { scale: 1.0 / (1.0 - rate_of(i)), attention: Vec::new(), mlp: Vec::new() })
+            .collect();
+        for key in keys {
+            let mut stream = key.stream();
+            for (i, block) in blocks.iter_mut().enumerate() {
+                block.attention.push(stream.uniform() >= rate_of(i));
+                block.mlp.push(stream.uniform() >= rate_of(i));
+            }
+        }
+        Self { blocks }
+    }
+
+    pub(crate) fn block(&self, i: usize) -> &BlockChoice {
+        &self.blocks[i]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use random::Purpose;
+
+    #[test]
+    fn rates_grow_linearly_and_the_first_block_is_never_skipped() {
+        let keys = (0..20_000).map(|i| Key::new(3, Purpose::DropPath).sample(i));
+        let drop = DropPath::draw(0.1, 12, keys);
+        for i in 0..12 {
+            let block = drop.block(i);
+            let rate = 0.1 * i as f64 / 11.0;
+            for flags in [&block.attention, &block.mlp] {
+                let skipped = flags.iter().filter(|f| !**f).count() as f64 / flags.len() as f64;
+                assert!((skipped - rate).abs() < 0.008, "block {i}: {skipped} instead of {rate}");
+            }
+            assert!((block.scale - 1.0 / (1.0 - rate)).abs() < 1e-8);
+        }
+        assert!(drop.block(0).attention.iter().all(|&f| f));
+    }
+}

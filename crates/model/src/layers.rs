@@ -1,0 +1,79 @@
+//! A linear layer and a LayerNorm by the places of their parameters.
+
+use tensor::ops::{self, Affine, RowStatistics};
+use tensor::{ParamId, ParamSet, Rows, Tensor};
+
+use crate::layout::{Init, Layout};
+
+/// LayerNorm's epsilon everywhere in these networks.
+pub(crate) const LAYER_NORM_EPSILON: f64 = 1e-6;
+
+/// y = x W^T + b.
+#[derive(Clone, Debug)]
+pub(crate) struct Linear {
+    pub weight: ParamId,
+    pub bias: ParamId,
+    pub outputs: usize,
+}
+
+impl Linear {
+    pub fn new(layout: &mut Layout, name: &str, inputs: usize, outputs: usize) -> Self {
+        let weight = layout.add(format!("{name}.weight"), &[outputs, inputs], Init::Normal { deviation: 0.02 });
+        let bias = layout.add(format!("{name}.bias"), &[outputs], Init::Constant(0.0));
+        Self { weight, bias, outputs }
+    }
+
+    pub fn affine<'a>(&self, p: &'a ParamSet) -> Affine<'a> {
+        Affine::new(&p[self.weight], &p[self.bias])
+    }
+
+    /// Adds the gradients of weight and bias.
+    pub fn backward_weight(&self, x: &Tensor, dy: &Tensor, grads: &mut ParamSet) {
+        self.backward_weight_part(x, dy, 0..self.outputs, grads);
+    }
+
+    /// The same for some of the outputs.
+    pub fn backward_weight_part(&self, x: &Tensor, dy: &Tensor, part: std::ops::Range<usize>, grads: &mut ParamSet) {
+        let (weight, bias) = grads.pair_mut(self.weight, self.bias);
+        ops::linear_backward_weight(x, dy, part, weight, bias);
+    }
+
+    /// The gradient of the input; through the GELU that made the input, where one did.
+    pub fn backward_input(&self, dy: &Tensor, p: &ParamSet, through_gelu: Option<&Tensor>) -> Tensor {
+        ops::linear_backward_input(dy, &self.affine(p), through_gelu)
+    }
+}
+
+/// LayerNorm.
+#[derive(Clone, Debug)]
+pub(crate) struct LayerNorm {
+    pub weight: ParamId,
+    pub bias: ParamId,
+}
+
+impl LayerNorm {
+    pub fn new(layout: &mut Layout, name: &str, dim: usize) -> Self {
+        let weight = layout.add(format!("{name}.weight"), &[dim], Init::Constant(1.0));
+        let bias = layout.add(format!("{name}.bias"), &[dim], Init::Constant(0.0));
+        Self { weight, bias }
+    }
+
+    pub fn forward(&self, p: &ParamSet, x: &Tensor, rows: &Rows) -> (Tensor, RowStatistics) {
+        ops::layer_norm(x, rows, &p[self.weight], &p[self.bias], LAYER_NORM_EPSILON)
+    }
+
+    /// Adds the gradient of the named rows of `x` to `dx`.
+    pub fn backward(
+        &self,
+        p: &ParamSet,
+        x: &Tensor,
+        rows: &Rows,
+        statistics: &RowStatistics,
+        dy: &Tensor,
+        dx: &mut Tensor,
+        grads: &mut ParamSet,
+    ) {
+        let (weight, bias) = grads.pair_mut(self.weight, self.bias);
+        ops::layer_norm_backward(x, rows, statistics, &p[self.weight], dy, dx, weight, bias);
+    }
+}

@@ -1,0 +1,22 @@
+//! Vision transformers and projection heads: what they compute, forward and backward, and how weights come in.
+//!
+//! A network is a description; its weights are data. [`Layout`] lists the parameters by the names that DINO's files use, a
+//! [`tensor::ParamSet`] holds a value for each, and the same [`Vit`] runs with the student's weights or the teacher's. A
+//! layer's `forward` returns what its `backward` needs, and the two stand next to each other.
+//!
+//! Nothing here names a device: tensors know theirs.
+
+mod block;
+mod config;
+mod drop_path;
+mod head;
+mod layers;
+mod layout;
+mod vit;
+pub mod weights;
+
+pub use config::{Arch, ConfigError, VitConfig};
+pub use drop_path::DropPath;
+pub use head::{DinoHead, Embedded, HeadConfig};
+pub use layout::{Init, Layout, ParamSpec};
+pub use vit::{Vit, VitSaved};

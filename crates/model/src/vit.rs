@@ -1,0 +1,154 @@
+//! The vision transformer: pixels to class-token features, and back.
+
+use tensor::ops::{self, Grid, Pixels, RowStatistics, TokenLayout};
+use tensor::{Device, ParamId, ParamSet, Rows, Tensor};
+
+use crate::block::{Block, BlockSaved, ClassBlockSaved};
+use crate::config::{ConfigError, VitConfig};
+use crate::drop_path::DropPath;
+use crate::layers::{LayerNorm, Linear};
+use crate::layout::{Init, Layout};
+
+/// A vision transformer whose output is the class token after the final norm.
+///
+/// ```
+/// use model::{Arch, Layout, Vit, VitConfig};
+/// use tensor::ops::{PixelData, Pixels};
+/// let device = tensor::Device::cpu(Default::default())?;
+/// let mut layout = Layout::default();
+/// let vit = Vit::new(&mut layout, "", VitConfig::new(Arch::Nano, 8, (32, 32), 3)?);
+/// let weights = layout.initial(&device, 0);
+/// // Images of any size: positions are interpolated.
+/// let pixels = vec![0.1; 2 * 3 * 48 * 24];
+/// let images = Pixels { count: 2, height: 48, width: 24, channels: 3, data: PixelData::Values(&pixels) };
+/// assert_eq!(vit.features(&weights, &device, &[images])?.shape(), [2, 128]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Vit {
+    config: VitConfig,
+    class_token: ParamId,
+    position: ParamId,
+    patch: Linear,
+    blocks: Vec<Block>,
+    norm: LayerNorm,
+}
+
+/// What the derivative of a forward pass needs.
+#[derive(Debug)]
+pub struct VitSaved {
+    tokens: TokenLayout,
+    patches: Tensor,
+    blocks: Vec<BlockSaved>,
+    last: ClassBlockSaved,
+    class: Tensor,
+    class_rows: Rows,
+    statistics: RowStatistics,
+}
+
+impl Vit {
+    /// Adds the parameters of a network to a layout, their names behind `prefix`.
+    pub fn new(layout: &mut Layout, prefix: &str, config: VitConfig) -> Self {
+        let dim = config.dim;
+        let (grid_h, grid_w) = config.grid();
+        let small = Init::Normal { deviation: 0.02 };
+        let class_token = layout.add(format!("{prefix}cls_token"), &[1, 1, dim], small);
+        let position = layout.add(format!("{prefix}pos_embed"), &[1, 1 + grid_h * grid_w, dim], small);
+        // The patch embedding is a convolution and keeps that layer's own default.
+        let uniform = Init::Uniform { bound: 1.0 / (config.patch_values() as f64).sqrt() };
+        let kernel = [dim, config.channels, config.patch, config.patch];
+        let patch = Linear {
+            weight: layout.add(format!("{prefix}patch_embed.proj.weight"), &kernel, uniform),
+            bias: layout.add(format!("{prefix}patch_embed.proj.bias"), &[dim], uniform),
+            outputs: dim,
+        };
+        let block = |layout: &mut Layout, i| {
+            Block::new(layout, &format!("{prefix}blocks.{i}"), dim, config.heads, config.mlp_dim)
+        };
+        let blocks = (0..config.depth).map(|i| block(layout, i)).collect();
+        let norm = LayerNorm::new(layout, &format!("{prefix}norm"), dim);
+        Self { config, class_token, position, patch, blocks, norm }
+    }
+
+    /// Its shape.
+    pub fn config(&self) -> &VitConfig {
+        &self.config
+    }
+
+    /// Class-token features [images, dim] of images, keeping nothing.
+    pub fn features(&self, p: &ParamSet, device: &Device, images: &[Pixels<'_>]) -> Result<Tensor, ConfigError> {
+        let (tokens, patches) = self.cut(device, images)?;
+        let (mut x, rows) = self.embed(p, &tokens, &patches);
+        drop(patches);
+        let (last, first) = self.blocks.split_last().ok_or(ConfigError::Zero { what: "the depth" })?;
+        for block in first {
+            (x, _) = block.forward(p, x, &rows, None);
+        }
+        let (class, _) = last.forward_class(p, x, &rows, None);
+        Ok(self.norm.forward(p, &class, &one_row_each(&rows)).0)
+    }
+
+    /// The same with what [`Vit::backward`] needs, and with residual branches skipped as drawn.
+    pub fn forward(
+        &self,
+        p: &ParamSet,
+        device: &Device,
+        images: &[Pixels<'_>],
+        drop_path: Option<&DropPath>,
+    ) -> Result<(Tensor, VitSaved), ConfigError> {
+        let (tokens, patches) = self.cut(device, images)?;
+        let (mut x, rows) = self.embed(p, &tokens, &patches);
+        let (last, first) = self.blocks.split_last().ok_or(ConfigError::Zero { what: "the depth" })?;
+        let mut blocks = Vec::with_capacity(first.len());
+        for (i, block) in first.iter().enumerate() {
+            let (out, saved) = block.forward(p, x, &rows, drop_path.map(|d| d.block(i)));
+            x = out;
+            blocks.push(saved);
+        }
+        let (class, last) = last.forward_class(p, x, &rows, drop_path.map(|d| d.block(first.len())));
+        let class_rows = one_row_each(&rows);
+        let (features, statistics) = self.norm.forward(p, &class, &class_rows);
+        Ok((features, VitSaved { tokens, patches, blocks, last, class, class_rows, statistics }))
+    }
+
+    /// Adds the gradients of all parameters, from that of the features. Nothing flows to the pixels.
+    pub fn backward(&self, p: &ParamSet, saved: VitSaved, d_features: &Tensor, grads: &mut ParamSet) {
+        let VitSaved { tokens, patches, blocks, last, class, class_rows, statistics } = saved;
+        let mut d_class = class.device().zeros(class.shape());
+        self.norm.backward(p, &class, &class_rows, &statistics, d_features, &mut d_class, grads);
+        let mut dx = match self.blocks.last() {
+            Some(block) => block.backward_class(p, last, d_class, grads),
+            None => return,
+        };
+        for (block, saved) in self.blocks.iter().zip(blocks).rev() {
+            dx = block.backward(p, saved, dx, grads);
+        }
+        let (d_token, d_position) = grads.pair_mut(self.class_token, self.position);
+        let d_patches = ops::assemble_tokens_backward(&tokens, &dx, d_token, d_position);
+        self.patch.backward_weight(&patches, &d_patches, grads);
+    }
+
+    /// How the images become tokens, and their pixels as rows of patches.
+    fn cut(&self, device: &Device, images: &[Pixels<'_>]) -> Result<(TokenLayout, Tensor), ConfigError> {
+        let patch = self.config.patch;
+        let mut groups = Vec::with_capacity(images.len());
+        for g in images {
+            let (height, width) = (g.height, g.width);
+            if height < patch || width < patch {
+                return Err(ConfigError::ImageBelowPatch { height, width, patch });
+            }
+            groups.push((g.count, Grid::new((height / patch, width / patch), self.config.grid())));
+        }
+        Ok((TokenLayout::new(groups), ops::patchify(device, images, patch)))
+    }
+
+    fn embed(&self, p: &ParamSet, tokens: &TokenLayout, patches: &Tensor) -> (Tensor, Rows) {
+        let embedded = ops::linear(patches, &self.patch.affine(p));
+        let x = ops::assemble_tokens(tokens, &embedded, &p[self.class_token], &p[self.position]);
+        (x, tokens.rows())
+    }
+}
+
+fn one_row_each(rows: &Rows) -> Rows {
+    Rows::all(std::iter::repeat_n(1, rows.segments()))
+}

@@ -1,0 +1,196 @@
+//! Why weights could not be loaded: the file, the tensor, the way out.
+
+use std::path::PathBuf;
+
+use super::names::Branch;
+use super::report::printable;
+use crate::ConfigError;
+
+/// Why weights could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum WeightsError {
+    /// The file system refused.
+    #[error("{}: cannot be read: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A folder, a pipe, a device.
+    #[error("{}: not a file; give the weights file itself", path.display())]
+    NotAFile {
+        /// What was asked for.
+        path: PathBuf,
+    },
+    /// A file of another kind.
+    #[error(
+        "{}: this is {kind}, not a safetensors file. In Python, `safetensors.torch.save_file(state_dict, \"F.safetensors\")` \
+         converts it", path.display()
+    )]
+    OtherFormat {
+        /// The file.
+        path: PathBuf,
+        /// What its first bytes say.
+        kind: &'static str,
+    },
+    /// The header contradicts itself or the file.
+    #[error(
+        "{}: not a whole safetensors file: {reason}. Was it copied or downloaded completely?", path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The network asked for is not there.
+    #[error("{}: holds no {wanted}: {}", path.display(), holds(*other))]
+    NoBranch {
+        /// The file.
+        path: PathBuf,
+        /// The network asked for.
+        wanted: Branch,
+        /// The one that is there instead, if the file tells its networks apart.
+        other: Option<Branch>,
+    },
+    /// Two tensors for one parameter.
+    #[error(
+        "{}: both `{}` and `{}` could be the backbone's {name}: the file holds two networks whose names do not say \
+         which is which; keep one of them", path.display(), printable(first), printable(second)
+    )]
+    Ambiguous {
+        /// The file.
+        path: PathBuf,
+        /// The parameter.
+        name: String,
+        /// One tensor.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// Not all of a backbone is there.
+    #[error(
+        "{}: {found} of {needed} backbone tensors matched ({layout}); missing {}{}, left over {left_over}. Is this a \
+         head-only file, or a layout we do not know? `dino-vmf inspect {}` lists what it holds",
+        path.display(), missing.first().map_or("", String::as_str), more(missing.len()), path.display()
+    )]
+    IncompleteBackbone {
+        /// The file.
+        path: PathBuf,
+        /// Tensors of a backbone that are there.
+        found: usize,
+        /// Tensors of a backbone with as many blocks.
+        needed: usize,
+        /// The layout that the names are nearest to.
+        layout: String,
+        /// Names of the tensors that are not there.
+        missing: Vec<String>,
+        /// Tensors that belong to no backbone.
+        left_over: usize,
+    },
+    /// The backbone has parts that this program does not compute.
+    #[error(
+        "{}: the backbone has parts that this program does not compute: `{}`{}. Its features without them would be \
+         wrong (LayerScale, register tokens and relative positions are such parts)",
+        path.display(), names.first().map_or(String::new(), |name| printable(name)), more(names.len())
+    )]
+    UnknownParts {
+        /// The file.
+        path: PathBuf,
+        /// The tensors.
+        names: Vec<String>,
+    },
+    /// A tensor does not fit the network.
+    #[error(
+        "{}: tensor `{}` has shape {found:?}, expected {expected}{}", path.display(), printable(name), also_wrong(*others)
+    )]
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Its shape.
+        found: Vec<usize>,
+        /// The shape that fits, in words where the width is not known.
+        expected: String,
+        /// Other tensors that do not fit.
+        others: usize,
+    },
+    /// Elements that are no weights.
+    #[error("{}: tensor `{}` has elements of type {element}; weights are F64, F32, F16 or BF16", path.display(), printable(name))]
+    ElementType {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// The type.
+        element: String,
+    },
+    /// A value that would turn every feature into one like it.
+    #[error("{}: tensor `{}` holds a value that is not finite: the training that made it has failed", path.display(), printable(name))]
+    NotFinite {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+    },
+    /// The number of heads cannot be told from shapes.
+    #[error("{}: a width of {dim} is no multiple of 64, so the number of attention heads must be given", path.display())]
+    Heads {
+        /// The file.
+        path: PathBuf,
+        /// Width of a token.
+        dim: usize,
+    },
+    /// The grid cannot be told from the number of positions.
+    #[error(
+        "{}: {patches} patch positions are no square grid: give the image size that the network was trained with",
+        path.display()
+    )]
+    Grid {
+        /// The file.
+        path: PathBuf,
+        /// Positions without that of the class token.
+        patches: usize,
+    },
+    /// The image size given is not the network's.
+    #[error(
+        "{}: images of {}x{} pixels have {} patches of {patch}x{patch}, but the file has {patches} patch positions: give \
+         the image size that the network was trained with",
+        path.display(), image.0, image.1, (image.0 / patch) * (image.1 / patch)
+    )]
+    ImageSize {
+        /// The file.
+        path: PathBuf,
+        /// Rows and columns given.
+        image: (usize, usize),
+        /// Side of a patch.
+        patch: usize,
+        /// Positions without that of the class token.
+        patches: usize,
+    },
+    /// A network that cannot be.
+    #[error("{}: {source}", path.display())]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: ConfigError,
+    },
+}
+
+fn holds(other: Option<Branch>) -> String {
+    match other {
+        Some(other) => format!("only a {other}; ask for that"),
+        None => "it holds one network and does not call it teacher or student; ask for neither".to_owned(),
+    }
+}
+
+fn more(count: usize) -> String {
+    if count > 1 { format!(" and {} more", count - 1) } else { String::new() }
+}
+
+fn also_wrong(count: usize) -> String {
+    if count > 0 { format!(" ({count} more do not fit either)") } else { String::new() }
+}

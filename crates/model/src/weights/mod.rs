@@ -1,0 +1,112 @@
+//! Weights in: a safetensors file with a backbone in the DINO or timm layout, or one of our own checkpoints, into a
+//! [`Vit`].
+//!
+//! The shape of the network is read from the shapes of the tensors. Loading is all or nothing: a backbone that misses a
+//! tensor, has one of another shape, or has parts that [`Vit`] does not know is an error, because its features would look
+//! plausible and be wrong.
+//!
+//! - `file`: what a file holds, without trusting it.
+//! - `names`: which tensor of the file is which parameter.
+//! - `infer`: the network that the shapes describe.
+
+mod error;
+mod file;
+mod infer;
+mod names;
+mod report;
+
+use std::path::Path;
+
+use tensor::{Device, ParamSet};
+
+pub use error::WeightsError;
+pub use file::{Element, TensorInfo, Values, WeightsFile};
+pub use names::{Branch, KeyLayout};
+pub use report::{Group, LoadReport, Summary};
+
+use crate::{Layout, Vit, VitConfig};
+
+/// What a file does not say about itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// Which network of a training checkpoint. Where not given: the teacher, or the only one there is.
+    pub branch: Option<Branch>,
+    /// Rows and columns in pixels of the images that the position embeddings were learnt for. Where not given, the grid
+    /// of patches is taken to be square.
+    pub image: Option<(usize, usize)>,
+    /// Attention heads of a block. Where not given, heads are 64 wide.
+    pub heads: Option<usize>,
+}
+
+/// A backbone with its weights.
+#[derive(Debug)]
+pub struct LoadedVit {
+    /// The network.
+    pub vit: Vit,
+    /// Its parameters by name.
+    pub layout: Layout,
+    /// Their values.
+    pub weights: ParamSet,
+    /// What was found in the file.
+    pub report: LoadReport,
+}
+
+/// Loads the backbone of a weights file onto a device.
+///
+/// ```no_run
+/// use model::weights::{LoadOptions, load_vit};
+/// let device = tensor::Device::cpu(Default::default())?;
+/// let loaded = load_vit("dino_vits16.safetensors".as_ref(), &LoadOptions::default(), &device)?;
+/// // matched 150 of 150 backbone tensors (DINO layout); missing: 0; left over: 0
+/// println!("{}", loaded.report);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn load_vit(path: &Path, options: &LoadOptions, device: &Device) -> Result<LoadedVit, WeightsError> {
+    WeightsFile::open(path)?.load_vit(options, device)
+}
+
+/// A network and where in a file the values of its parameters are.
+struct Plan {
+    vit: Vit,
+    layout: Layout,
+    /// One for each parameter of the layout, in its order and of its shape.
+    sources: Vec<TensorInfo>,
+    report: LoadReport,
+}
+
+impl WeightsFile {
+    /// The backbone in this file and what else it holds, from the header alone.
+    pub fn vit_config(&self, options: &LoadOptions) -> Result<(VitConfig, LoadReport), WeightsError> {
+        self.plan(options).map(|plan| (plan.vit.config().clone(), plan.report))
+    }
+
+    /// How the names in this file match those of a backbone, which need not be complete. An error only where it cannot
+    /// be told which network is meant.
+    pub fn match_report(&self, branch: Option<Branch>) -> Result<LoadReport, WeightsError> {
+        Ok(names::match_backbone(self, branch)?.report)
+    }
+
+    /// Loads the backbone onto a device.
+    pub fn load_vit(&mut self, options: &LoadOptions, device: &Device) -> Result<LoadedVit, WeightsError> {
+        let Plan { vit, layout, sources, report } = self.plan(options)?;
+        let mut weights = layout.zeros(device);
+        for (parameter, source) in weights.tensors_mut().iter_mut().zip(&sources) {
+            match self.read(source)? {
+                Values::F32(values) => parameter.copy_from_f32(&values),
+                Values::F64(values) => parameter.copy_from_f64(&values),
+            }
+        }
+        Ok(LoadedVit { vit, layout, weights, report })
+    }
+
+    fn plan(&self, options: &LoadOptions) -> Result<Plan, WeightsError> {
+        let matched = names::match_backbone(self, options.branch)?;
+        matched.check_complete(self.path())?;
+        let config = infer::config(self.path(), &matched, options)?;
+        let mut layout = Layout::default();
+        let vit = Vit::new(&mut layout, "", config);
+        infer::check_shapes(self.path(), &matched, &layout)?;
+        let sources = layout.specs().iter().filter_map(|spec| matched.tensor(&spec.name)).cloned().collect();
+        Ok(Plan { vit, layout, sources, report: matched.report })
+    }
+}

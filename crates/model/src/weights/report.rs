@@ -1,0 +1,209 @@
+//! What a weights file holds, for people.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::file::{Element, TensorInfo, WeightsFile};
+use super::names::{Branch, KeyLayout, lead};
+
+/// How the names in a file match those of a backbone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadReport {
+    /// Tensors of a backbone that are there.
+    pub matched: usize,
+    /// Tensors of a backbone that are not; none where it was loaded.
+    pub missing: Vec<String>,
+    /// All other tensors of the file, by their names in it.
+    pub left_over: Vec<String>,
+    /// Whose habits the names follow.
+    pub layout: KeyLayout,
+    /// Which network was taken, where the file tells them apart.
+    pub branch: Option<Branch>,
+}
+
+impl LoadReport {
+    /// `DINO layout`, or `dino-vmf checkpoint, teacher`.
+    pub fn source(&self) -> String {
+        match self.branch {
+            Some(branch) => format!("{}, {branch}", self.layout),
+            None => self.layout.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for LoadReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let needed = self.matched + self.missing.len();
+        write!(f, "matched {} of {needed} backbone tensors ({})", self.matched, self.source())?;
+        write!(f, "; missing: {}", examples(&self.missing))?;
+        write!(f, "; left over: {}", examples(&self.left_over))
+    }
+}
+
+/// `8 (head.mlp.0.weight, head.mlp.0.bias, ...)`.
+fn examples(names: &[String]) -> String {
+    const SHOWN: usize = 3;
+    if names.is_empty() {
+        return "0".to_owned();
+    }
+    let mut shown: Vec<String> = names.iter().take(SHOWN).map(|name| printable(name)).collect();
+    if names.len() > SHOWN {
+        shown.push("...".to_owned());
+    }
+    format!("{} ({})", names.len(), shown.join(", "))
+}
+
+/// A text from a file as it may be shown: one line of bounded length that can neither steer a terminal nor reorder what
+/// stands around it.
+pub(super) fn printable(text: &str) -> String {
+    const LIMIT: usize = 100;
+    let mut shown = String::new();
+    for c in text.chars().take(LIMIT) {
+        if c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    if text.chars().nth(LIMIT).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+/// Tensors of a file that belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// What their names begin with: `teacher/backbone.blocks`.
+    pub name: String,
+    /// How many tensors.
+    pub tensors: usize,
+    /// How many values in all of them.
+    pub values: u64,
+    /// Types of their elements.
+    pub elements: BTreeSet<Element>,
+    /// The shape, where the group is one tensor.
+    pub shape: Option<Vec<usize>>,
+}
+
+/// The content of a file in brief. Its `Display` is what `inspect` prints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Size of the file.
+    pub file_bytes: u64,
+    /// Its tensors, grouped, in order of name.
+    pub groups: Vec<Group>,
+    /// What the writer has noted beside them.
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl WeightsFile {
+    /// The content of the file in brief.
+    pub fn summary(&self) -> Summary {
+        let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
+        for tensor in self.tensors() {
+            let name = group_of(tensor);
+            let group = groups.entry(name).or_insert_with(|| Group {
+                name: name.to_owned(),
+                tensors: 0,
+                values: 0,
+                elements: BTreeSet::new(),
+                shape: Some(tensor.shape.clone()),
+            });
+            group.tensors += 1;
+            group.values = group.values.saturating_add(tensor.values() as u64);
+            group.elements.insert(tensor.element.clone());
+            if group.tensors > 1 {
+                group.shape = None;
+            }
+        }
+        let groups = groups.into_values().collect();
+        Summary { file_bytes: self.file_bytes(), groups, metadata: self.metadata().clone() }
+    }
+}
+
+/// What leads the name and the first part of the rest: `teacher/backbone.blocks` of `teacher/backbone.blocks.3.norm1.bias`.
+fn group_of(tensor: &TensorInfo) -> &str {
+    let name = &tensor.name;
+    let lead = lead(name).len();
+    let part = name[lead..].find('.').unwrap_or(name.len() - lead);
+    &name[..lead + part]
+}
+
+impl Summary {
+    /// Number of tensors.
+    pub fn tensors(&self) -> usize {
+        self.groups.iter().map(|group| group.tensors).sum()
+    }
+
+    /// Number of values in all tensors.
+    pub fn values(&self) -> u64 {
+        self.groups.iter().fold(0, |sum, group| sum.saturating_add(group.values))
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tensors, values) = (self.tensors(), thousands(self.values()));
+        writeln!(f, "{tensors} tensors, {values} values, {} bytes", thousands(self.file_bytes))?;
+        let name_width = self.groups.iter().map(|group| printable(&group.name).chars().count()).max().unwrap_or(0);
+        let values_width = self.groups.iter().map(|group| thousands(group.values).len()).max().unwrap_or(0);
+        for group in &self.groups {
+            let Group { tensors, values, .. } = group;
+            let (name, values) = (printable(&group.name), thousands(*values));
+            let plural = if *tensors == 1 { " " } else { "s" };
+            let elements: Vec<String> = group.elements.iter().map(Element::to_string).collect();
+            write!(f, "  {name:name_width$}  {tensors:5} tensor{plural}  {values:>values_width$} values  ")?;
+            write!(f, "{}", elements.join(", "))?;
+            match &group.shape {
+                Some(shape) => writeln!(f, "  {shape:?}")?,
+                None => writeln!(f)?,
+            }
+        }
+        for (key, value) in &self.metadata {
+            writeln!(f, "  {}: {}", printable(key), printable(value))?;
+        }
+        Ok(())
+    }
+}
+
+/// 5524416 as `5,524,416`.
+fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|g| std::str::from_utf8(g).ok()).collect();
+    groups.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_a_file_cannot_steer_a_terminal_or_flood_it() {
+        assert_eq!(printable("a\x1b[31mb\n\u{202e}'\"é"), "a\\u{1b}[31mb\\n\\u{202e}'\"é");
+        assert_eq!(printable(&"x".repeat(101)), format!("{}...", "x".repeat(100)));
+    }
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        let shown: Vec<_> = [0, 999, 1000, 5_524_416].into_iter().map(thousands).collect();
+        assert_eq!(shown, ["0", "999", "1,000", "5,524,416"]);
+    }
+
+    #[test]
+    fn a_report_counts_all_and_names_a_few() {
+        let left_over = (0..5).map(|i| format!("head.mlp.{i}.weight")).collect();
+        let report = LoadReport {
+            matched: 150,
+            missing: vec![],
+            left_over,
+            layout: KeyLayout::Dino,
+            branch: Some(Branch::Teacher),
+        };
+        assert_eq!(
+            report.to_string(),
+            "matched 150 of 150 backbone tensors (DINO layout, teacher); missing: 0; \
+             left over: 5 (head.mlp.0.weight, head.mlp.1.weight, head.mlp.2.weight, ...)"
+        );
+    }
+}

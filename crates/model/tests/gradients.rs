@@ -1,0 +1,148 @@
+//! Every gradient of backbone and head against finite differences, in double precision.
+//!
+//! The loss is a random projection of the logits, the batch has crops of two sizes, and drop path skips every kind of
+//! branch somewhere. All elements of all parameters are checked.
+
+mod common;
+
+use common::{Crops, Network, mixed_drop_path, normal, random_weights, tiny_head};
+use model::DropPath;
+use tensor::{ParamId, ParamSet};
+
+/// Allowed difference, relative to the largest element of a parameter's gradient.
+const TOLERANCE: f64 = 1e-8;
+
+struct Case {
+    network: Network,
+    crops: Crops,
+    drop_path: Option<DropPath>,
+    projection: Vec<f64>,
+}
+
+impl Case {
+    fn new(layers: usize, batch_norm: bool, drop_path: Option<DropPath>) -> Self {
+        let network = Network::new(tiny_head(layers, batch_norm));
+        let projection = normal(77, Crops::COUNT * network.head.config().prototypes);
+        Self { network, crops: Crops::new(5), drop_path, projection }
+    }
+
+    fn loss(&self, p: &ParamSet) -> f64 {
+        let Network { vit, head, device, .. } = &self.network;
+        let (features, _) = vit.forward(p, device, &self.crops.pixels(), self.drop_path.as_ref()).unwrap();
+        let logits = head.logits(p, &head.embed(p, features));
+        logits.raw.to_f64().iter().zip(&self.projection).map(|(a, b)| a * b).sum()
+    }
+
+    /// Adds the gradient of the loss to `grads`.
+    fn backward(&self, p: &ParamSet, frozen: bool, grads: &mut ParamSet) {
+        let Network { vit, head, device, .. } = &self.network;
+        let (features, saved) = vit.forward(p, device, &self.crops.pixels(), self.drop_path.as_ref()).unwrap();
+        let embedded = head.embed(p, features);
+        let mut logits = head.logits(p, &embedded);
+        logits.raw.copy_from_f64(&self.projection);
+        let d_features = head.backward(p, embedded, logits, frozen, grads);
+        vit.backward(p, saved, &d_features, grads);
+    }
+
+    /// Checks the gradients of the parameters whose name begins with `prefix`, and that there are some.
+    fn check(&self, prefix: &str) {
+        let mut p = random_weights(&self.network.layout, &self.network.device, 1);
+        let mut grads = p.zeros_like();
+        self.backward(&p, false, &mut grads);
+        let names = self.network.layout.specs().iter().map(|s| s.name.as_str()).enumerate();
+        let checked: Vec<_> = names.filter(|(_, name)| name.starts_with(prefix)).collect();
+        assert!(!checked.is_empty());
+        for (i, name) in checked {
+            self.check_parameter(&mut p, ParamId(i), &grads[ParamId(i)].to_f64(), name);
+        }
+    }
+
+    fn check_parameter(&self, p: &mut ParamSet, id: ParamId, gradient: &[f64], name: &str) {
+        // Five points: the error is h^4 times the fifth derivative, so h may be large and rounding stays small.
+        const H: f64 = 2e-4;
+        let start = p[id].to_f64();
+        let mut moved = start.clone();
+        let mut differences = Vec::with_capacity(start.len());
+        for j in 0..start.len() {
+            let mut at = |step: f64| {
+                moved[j] = start[j] + step;
+                p[id].copy_from_f64(&moved);
+                self.loss(p)
+            };
+            let (near, far) = (at(H) - at(-H), at(2.0 * H) - at(-2.0 * H));
+            moved[j] = start[j];
+            differences.push((8.0 * near - far) / (12.0 * H));
+        }
+        p[id].copy_from_f64(&start);
+        let scale = differences.iter().fold(1e-2, |m: f64, d| m.max(d.abs()));
+        for (j, (got, want)) in gradient.iter().zip(&differences).enumerate() {
+            let error = (got - want).abs() / scale;
+            assert!(error < TOLERANCE, "{name}[{j}]: {got} is not {want} ({error:e} of {scale})");
+        }
+    }
+}
+
+#[test]
+fn all_parameters_with_drop_path_and_two_crop_sizes() {
+    Case::new(3, false, Some(mixed_drop_path(0.7).0)).check("");
+}
+
+#[test]
+fn all_parameters_of_a_head_with_batch_norm_and_the_block_below_it() {
+    let case = Case::new(3, true, None);
+    case.check("head.");
+    case.check("backbone.norm");
+    case.check("backbone.blocks.2.attn.");
+}
+
+#[test]
+fn all_parameters_of_a_head_of_one_layer() {
+    Case::new(1, false, None).check("head.");
+}
+
+#[test]
+fn gradients_are_added_to_what_the_caller_holds() {
+    let case = Case::new(3, true, Some(mixed_drop_path(0.7).0));
+    let p = random_weights(&case.network.layout, &case.network.device, 1);
+    let mut once = p.zeros_like();
+    case.backward(&p, false, &mut once);
+    let mut held = p.zeros_like();
+    held.tensors_mut().iter_mut().for_each(|t| t.fill(3.0));
+    case.backward(&p, false, &mut held);
+    for (i, (once, held)) in once.iter().zip(held.iter()).enumerate() {
+        for (once, held) in once.to_f64().iter().zip(held.to_f64()) {
+            assert!((held - 3.0 - once).abs() < 1e-13 * (1.0 + once.abs()), "{}", case.network.layout.specs()[i].name);
+        }
+    }
+}
+
+#[test]
+fn frozen_prototypes_get_no_gradient_and_change_no_other() {
+    let case = Case::new(3, false, None);
+    let p = random_weights(&case.network.layout, &case.network.device, 1);
+    let (mut trained, mut frozen) = (p.zeros_like(), p.zeros_like());
+    case.backward(&p, false, &mut trained);
+    case.backward(&p, true, &mut frozen);
+    for (i, spec) in case.network.layout.specs().iter().enumerate() {
+        let (trained, frozen) = (trained[ParamId(i)].to_f64(), frozen[ParamId(i)].to_f64());
+        if spec.name.contains("last_layer") {
+            assert!(frozen.iter().all(|&g| g == 0.0) && trained.iter().any(|&g| g != 0.0), "{}", spec.name);
+        } else {
+            assert_eq!(trained, frozen, "{}", spec.name);
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "backbone.cls_token[3]")]
+fn a_gradient_wrong_in_one_element_is_noticed() {
+    let case = Case::new(3, false, None);
+    let mut p = random_weights(&case.network.layout, &case.network.device, 1);
+    let mut grads = p.zeros_like();
+    case.backward(&p, false, &mut grads);
+    let id = case.network.layout.find("backbone.cls_token").unwrap();
+    let mut gradient = grads[id].to_f64();
+    let largest = gradient.iter().fold(0.0, |m: f64, g| m.max(g.abs()));
+    gradient[3] += 1e-7 * largest.max(1e-2);
+    case.check_parameter(&mut p, id, &gradient, "backbone.cls_token");
+}

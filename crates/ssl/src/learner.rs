@@ -1,0 +1,157 @@
+//! One student, one teacher, and the step that trains them.
+
+use model::{ConfigError, DinoHead, DropPath, HeadConfig, Layout, Vit, VitConfig};
+use tensor::ops::Pixels;
+use tensor::{Device, ParamSet};
+
+use crate::loss::{DinoLoss, LossOptions, LossReport, NotFinite, Pairing, Side};
+use crate::optimizer::{GradientReport, Optimizer, OptimizerOptions};
+use crate::schedule::StepValues;
+
+/// Everything that a step changes.
+#[derive(Debug)]
+pub struct Learner {
+    device: Device,
+    layout: Layout,
+    vit: Vit,
+    head: DinoHead,
+    /// The network that is trained.
+    pub student: ParamSet,
+    /// Its moving average: the network that is kept.
+    pub teacher: ParamSet,
+    gradient: ParamSet,
+    /// Moments and step counts.
+    pub optimizer: Optimizer,
+    /// The loss with its centre.
+    pub loss: DinoLoss,
+}
+
+/// What a [`Learner`] is made from.
+#[derive(Clone, Debug)]
+pub struct LearnerOptions {
+    /// The backbone.
+    pub vit: VitConfig,
+    /// The head.
+    pub head: HeadConfig,
+    /// The loss.
+    pub loss: LossOptions,
+    /// The optimiser.
+    pub optimizer: OptimizerOptions,
+    /// Seed of the initial weights.
+    pub seed: u64,
+}
+
+/// A learner that cannot be, or a step that cannot be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LearnError {
+    /// The network's shape.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The log-normaliser's dimension.
+    #[error(transparent)]
+    Vmf(#[from] vmf::Error),
+    /// A value of the step.
+    #[error(transparent)]
+    NotFinite(#[from] NotFinite),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] tensor::DeviceError),
+}
+
+/// What a step was like.
+#[derive(Clone, Debug)]
+pub struct StepReport {
+    /// The loss.
+    pub loss: LossReport,
+    /// The gradient.
+    pub gradient: GradientReport,
+}
+
+impl Learner {
+    /// A student with initial weights, and a teacher that is its copy.
+    pub fn new(device: &Device, options: LearnerOptions) -> Result<Self, LearnError> {
+        let mut layout = Layout::default();
+        let vit = Vit::new(&mut layout, "backbone.", options.vit.checked()?);
+        let (count, p) = (options.head.prototypes, options.head.bottleneck);
+        let head = DinoHead::new(&mut layout, "head.", options.head);
+        let student = layout.initial(device, options.seed);
+        let teacher = student.duplicate();
+        let gradient = student.zeros_like();
+        let optimizer = Optimizer::new(&layout, &student, head.magnitude(), options.optimizer);
+        let loss = DinoLoss::new(device, count, p, options.loss)?;
+        Ok(Self { device: device.clone(), layout, vit, head, student, teacher, gradient, optimizer, loss })
+    }
+
+    /// The parameters by name.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The backbone.
+    pub fn vit(&self) -> &Vit {
+        &self.vit
+    }
+
+    /// The head.
+    pub fn head(&self) -> &DinoHead {
+        &self.head
+    }
+
+    /// Where it computes.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// One iteration. `views` are the global crops and then, if there are any, the local ones, each view by view over the
+    /// same `batch` images. Changes no weight where an error is returned.
+    pub fn step(
+        &mut self,
+        views: &[Pixels<'_>],
+        batch: usize,
+        drop_path: Option<&DropPath>,
+        values: &StepValues,
+    ) -> Result<StepReport, LearnError> {
+        let pairing = Pairing { batch, views: views.iter().map(|g| g.count).sum::<usize>() / batch };
+        let teacher = self.teacher_logits(&views[..1])?;
+        let teacher = Side { logits: teacher, magnitude: &self.teacher[self.head.magnitude()] };
+
+        let (features, saved) = self.vit.forward(&self.student, &self.device, views, drop_path)?;
+        let embedded = self.head.embed(&self.student, features);
+        let logits = self.head.logits(&self.student, &embedded);
+
+        self.gradient.clear();
+        let magnitude = self.head.magnitude();
+        let student = Side { logits, magnitude: &self.student[magnitude] };
+        let (d_logits, loss) = self.loss.forward_backward(
+            student,
+            &teacher,
+            values.teacher_temperature,
+            pairing,
+            &mut self.gradient[magnitude],
+        )?;
+        drop(teacher);
+        let d_features = self.head.backward(&self.student, embedded, d_logits, false, &mut self.gradient);
+        self.vit.backward(&self.student, saved, &d_features, &mut self.gradient);
+
+        let gradient =
+            self.optimizer.step(&self.layout, &mut self.student, &self.gradient, &mut self.teacher, values)?;
+        self.device.finish()?;
+        Ok(StepReport { loss, gradient })
+    }
+
+    fn teacher_logits(&self, globals: &[Pixels<'_>]) -> Result<tensor::ops::Logits, LearnError> {
+        let features = self.teacher_features(globals)?;
+        let embedded = self.head.embed(&self.teacher, features);
+        Ok(self.head.logits(&self.teacher, &embedded))
+    }
+
+    /// Class-token features of the teacher, [images, dim].
+    pub fn teacher_features(&self, images: &[Pixels<'_>]) -> Result<tensor::Tensor, LearnError> {
+        Ok(self.vit.features(&self.teacher, &self.device, images)?)
+    }
+
+    /// The gradient of the last step: for tests and for looking at it.
+    pub fn gradient(&self) -> &ParamSet {
+        &self.gradient
+    }
+}

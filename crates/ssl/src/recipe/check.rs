@@ -1,0 +1,135 @@
+//! What must hold between values, and between values and data, before any work starts.
+
+use super::error::RecipeError;
+use super::fields::Recipe;
+use super::values::{Prototypes, Size};
+
+/// What a recipe needs to know of the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Number of training images.
+    pub images: usize,
+    /// Median height in pixels.
+    pub height: usize,
+    /// Median width in pixels.
+    pub width: usize,
+    /// Whether the images have labels, for the online kNN evaluation; training never sees them.
+    pub labelled: bool,
+    /// Which images they are: a hash of their list. A run is only continued on the same.
+    pub fingerprint: u64,
+}
+
+impl Facts {
+    /// The median image.
+    pub fn size(&self) -> Size {
+        Size { height: self.height, width: self.width }
+    }
+}
+
+/// Refuses a recipe that cannot train.
+pub(super) fn check(recipe: &Recipe) -> Result<(), RecipeError> {
+    let (facts, patch) = (recipe.facts, recipe.patch_size());
+    if facts.images == 0 {
+        return Err(RecipeError::NoImages);
+    }
+    if recipe.batch_size() > facts.images {
+        return Err(RecipeError::BatchLargerThanData { batch: recipe.batch_size(), images: facts.images });
+    }
+    if facts.size().short() < patch {
+        return Err(RecipeError::ImageSmallerThanPatch { image: facts.size(), patch });
+    }
+    let views = [("global_size", recipe.global_size()), ("local_size", recipe.local_size())];
+    let in_use = if recipe.local_crops() == 0 { &views[..1] } else { &views };
+    if let Some(&(key, size)) = in_use.iter().find(|(_, size)| size.short() < patch) {
+        return Err(RecipeError::ViewSmallerThanPatch { key, size, patch });
+    }
+    // The approximate log C_p is off by up to 4e-2 at p = 8 and 8e-3 at p = 32; at p <= 4 its slope has the wrong sign.
+    if recipe.prototypes() == Prototypes::Vmf && recipe.head_bottleneck() < 16 {
+        return Err(RecipeError::BottleneckTooSmall { bottleneck: recipe.head_bottleneck() });
+    }
+    ordered(("warmup_epochs", recipe.warmup_epochs()), ("epochs", recipe.epochs() as f64))?;
+    ordered(("min_lr", recipe.min_lr()), ("the peak learning rate, lr * batch_size / 256 =", recipe.peak_lr()))?;
+    ordered(("momentum_teacher", recipe.momentum_teacher()), ("momentum_teacher_end", recipe.momentum_teacher_end()))?;
+    ordered(("knn_k", recipe.knn_k() as f64), ("the number of images", facts.images as f64))
+}
+
+fn ordered((low_key, low): (&'static str, f64), (high_key, high): (&'static str, f64)) -> Result<(), RecipeError> {
+    if low <= high {
+        return Ok(());
+    }
+    Err(RecipeError::OutOfOrder { low_key, low: low.to_string(), high_key, high: high.to_string() })
+}
+
+impl Recipe {
+    /// The data that the recipe was resolved for.
+    pub fn facts(&self) -> Facts {
+        self.facts
+    }
+
+    /// Steps in an epoch: full batches only.
+    pub fn steps_per_epoch(&self) -> u64 {
+        (self.facts.images / self.batch_size()) as u64
+    }
+
+    /// Steps in the whole run.
+    pub fn total_steps(&self) -> u64 {
+        self.steps_per_epoch() * self.epochs() as u64
+    }
+
+    /// Learning rate at the end of the warm-up: `lr * batch_size / 256`.
+    pub fn peak_lr(&self) -> f64 {
+        self.lr() * self.batch_size() as f64 / 256.0
+    }
+
+    /// What is allowed but probably not meant, one sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        let patch = self.patch_size();
+        for (key, size) in [("global_size", self.global_size()), ("local_size", self.local_size())] {
+            let (rows, columns) = (size.height % patch, size.width % patch);
+            if rows + columns > 0 && (key == "global_size" || self.local_crops() > 0) {
+                said.push(format!(
+                    "{key} {size} is no multiple of patch_size {patch}: its last {rows} rows and {columns} columns \
+                     are never seen"
+                ));
+            }
+        }
+        if self.out_dim() > self.facts.images {
+            said.push(format!(
+                "out_dim {} is more prototypes than images ({}): most will stay unused",
+                self.out_dim(),
+                self.facts.images
+            ));
+        }
+        if self.teacher_temp() >= self.student_temp() {
+            said.push(format!(
+                "teacher_temp {} is not below student_temp {}: the teacher does not sharpen, and the run may collapse \
+                 to the uniform distribution",
+                self.teacher_temp(),
+                self.student_temp()
+            ));
+        }
+        if self.warmup_teacher_temp_epochs() > self.epochs() {
+            said.push(format!(
+                "warmup_teacher_temp_epochs {} is longer than the run ({} epochs): teacher_temp {} is never reached",
+                self.warmup_teacher_temp_epochs(),
+                self.epochs(),
+                self.teacher_temp()
+            ));
+        }
+        if self.freeze_last_layer() >= self.epochs() {
+            said.push(format!(
+                "freeze_last_layer {} covers all {} epochs: the prototypes never move",
+                self.freeze_last_layer(),
+                self.epochs()
+            ));
+        }
+        if self.knn_every() > 0 && !self.facts.labelled {
+            said.push("knn_every is set, but the images have no labels: there will be no online kNN".to_owned());
+        }
+        if self.keep_checkpoints() == 1 {
+            said.push("keep_checkpoints 1 leaves nothing to fall back to should the only one be damaged".to_owned());
+        }
+        said
+    }
+}

@@ -1,0 +1,363 @@
+//! The rules that fill in what a recipe does not say.
+//!
+//! Published recipes are for a million images and batches of a thousand; copied to five thousand images on one machine
+//! they do not converge. So whatever depends on the size of the data, of the images or of the batch is a rule here, with
+//! its reason, anchored where the published values are: at ImageNet's size and batch 1024 the rules give those back.
+
+use super::check::{Facts, check};
+use super::error::RecipeError;
+use super::explain::Origin;
+use super::fields::{Given, RawRecipe, Recipe, Sourced};
+use super::values::{Arch, Centering, Interval, Method, Prototypes, Size};
+
+trait Fill<T> {
+    /// What was given, or the usual value.
+    fn or_default(self, value: T) -> Sourced<T>;
+    /// What was given, or what a rule says, with its reason.
+    fn or_derive(self, rule: impl FnOnce() -> (T, String)) -> Sourced<T>;
+    /// What was given, or the usual value unless this case is special for a reason.
+    fn or_usual(self, usual: T, special: Option<(T, String)>) -> Sourced<T>;
+}
+
+impl<T> Fill<T> for Option<Given<T>> {
+    fn or_default(self, value: T) -> Sourced<T> {
+        match self {
+            Some(Given { value, place }) => Sourced { value, origin: Origin::Given(place) },
+            None => Sourced { value, origin: Origin::Default },
+        }
+    }
+
+    fn or_derive(self, rule: impl FnOnce() -> (T, String)) -> Sourced<T> {
+        match self {
+            Some(Given { value, place }) => Sourced { value, origin: Origin::Given(place) },
+            None => {
+                let (value, reason) = rule();
+                Sourced { value, origin: Origin::Derived(reason) }
+            }
+        }
+    }
+
+    fn or_usual(self, usual: T, special: Option<(T, String)>) -> Sourced<T> {
+        match special {
+            Some(special) => self.or_derive(|| special),
+            None => self.or_default(usual),
+        }
+    }
+}
+
+impl RawRecipe {
+    /// Fills every gap for this data and checks the whole.
+    pub fn resolve(self, facts: &Facts) -> Result<Recipe, RecipeError> {
+        if facts.images == 0 || facts.size().short() == 0 {
+            return Err(RecipeError::NoImages);
+        }
+        let images = facts.images;
+        let short = facts.size().short();
+
+        let prototypes = self.prototypes.or_default(Prototypes::Vmf);
+        let centering = self.centering.or_derive(|| centering(prototypes.value));
+        let arch = self.arch.or_derive(|| arch(images, short));
+        let model = arch.value;
+        let is_large = matches!(model, Arch::VitBase | Arch::VitLarge);
+        let is_nano = model == Arch::VitNano;
+
+        let for_nano = |width| is_nano.then(|| (width, format!("{model}: a head of the backbone's order of size")));
+
+        let patch_size = self.patch_size.or_derive(|| match &self.global_size {
+            Some(given) => patch_size(given.value.short()),
+            None => patch_size(short.min(224)),
+        });
+        let patch = patch_size.value;
+        let global_size = self.global_size.or_derive(|| global_size(short, patch));
+        let local_size = self.local_size.or_derive(|| local_size(global_size.value, patch));
+        let local_crops = self.local_crops.or_default(8);
+        let global_scale = self.global_scale.or_derive(|| global_scale(short, local_crops.value));
+        let local_scale = self.local_scale.or_derive(|| local_scale(short, global_scale.value));
+
+        let epochs = self.epochs.or_derive(|| epochs(images));
+        let batch_size = self.batch_size.or_derive(|| batch_size(images));
+        let (runs, batch) = (epochs.value, batch_size.value);
+        let steps = (images / batch).max(1) as f64 * runs as f64;
+
+        let recipe = Recipe {
+            method: self.method.or_default(Method::Dino),
+            prototypes,
+            centering,
+            arch,
+            patch_size,
+            channels: self.channels.or_default(3),
+            drop_path: self.drop_path.or_default(0.1),
+            global_size,
+            local_size,
+            local_crops,
+            global_scale,
+            local_scale,
+            out_dim: self.out_dim.or_derive(|| out_dim(images)),
+            head_hidden: self.head_hidden.or_usual(2048, for_nano(512)),
+            head_bottleneck: self.head_bottleneck.or_usual(256, for_nano(128)),
+            head_layers: self.head_layers.or_default(3),
+            head_batch_norm: self.head_batch_norm.or_default(false),
+            epochs,
+            batch_size,
+            lr: self.lr.or_usual(5e-4, is_nano.then(|| (1e-3, format!("{model}: a small network takes larger steps")))),
+            min_lr: self.min_lr.or_default(1e-6),
+            warmup_epochs: self
+                .warmup_epochs
+                .or_derive(|| ((runs as f64 / 10.0).min(10.0), format!("a tenth of {runs} epochs, at most 10"))),
+            weight_decay: self.weight_decay.or_default(0.04),
+            weight_decay_end: self.weight_decay_end.or_default(0.4),
+            clip_grad: self
+                .clip_grad
+                .or_usual(3.0, is_large.then(|| (0.3, format!("{model}: as DINO's released ViT-B/16")))),
+            freeze_last_layer: self.freeze_last_layer.or_derive(|| {
+                let usual = if is_large { 3 } else { 1 };
+                (usual.min(runs / 4), format!("{model}: {usual}, at most a quarter of {runs} epochs"))
+            }),
+            adam_beta1: self.adam_beta1.or_default(0.9),
+            adam_beta2: self.adam_beta2.or_default(0.999),
+            adam_eps: self.adam_eps.or_default(1e-8),
+            decay_prototype_scale: self.decay_prototype_scale.or_default(true),
+            momentum_teacher: self.momentum_teacher.or_derive(|| momentum(batch, steps)),
+            momentum_teacher_end: self.momentum_teacher_end.or_default(1.0),
+            student_temp: self.student_temp.or_default(0.1),
+            warmup_teacher_temp: self.warmup_teacher_temp.or_default(0.04),
+            teacher_temp: self.teacher_temp.or_default(0.07),
+            warmup_teacher_temp_epochs: self.warmup_teacher_temp_epochs.or_derive(|| {
+                let usual = if is_large { 50 } else { 30 };
+                let share = (0.3 * runs as f64).round() as usize;
+                (share.min(usual), format!("{model}: {usual}, at most 0.3 of {runs} epochs"))
+            }),
+            center_momentum: self.center_momentum.or_default(0.9),
+            center_floor: self.center_floor.or_default(None),
+            seed: self.seed.or_default(0),
+            workers: self.workers.or_default(0),
+            knn_every: self.knn_every.or_derive(|| {
+                if facts.labelled {
+                    ((runs / 20).max(1), format!("20 times in {runs} epochs"))
+                } else {
+                    (0, "the images have no labels".to_owned())
+                }
+            }),
+            knn_k: self.knn_k.or_usual(20, (images < 20).then(|| (images, format!("only {images} images")))),
+            knn_temperature: self.knn_temperature.or_default(0.07),
+            checkpoint_minutes: self.checkpoint_minutes.or_default(10.0),
+            keep_checkpoints: self.keep_checkpoints.or_default(2),
+            log_every: self.log_every.or_default(10),
+            facts: *facts,
+        };
+        check(&recipe)?;
+        Ok(recipe)
+    }
+}
+
+fn centering(prototypes: Prototypes) -> (Centering, String) {
+    match prototypes {
+        Prototypes::Vmf => (Centering::Probability, "prototypes = vmf: the paper's pair".to_owned()),
+        other => (Centering::Logit, format!("prototypes = {other}: as DINO")),
+    }
+}
+
+fn arch(images: usize, short: usize) -> (Arch, String) {
+    if short <= 64 {
+        (Arch::VitNano, format!("images of {short} pixels"))
+    } else if images < 100_000 {
+        (Arch::VitTiny, format!("{images} images, fewer than 100000"))
+    } else {
+        (Arch::VitSmall, format!("{images} images"))
+    }
+}
+
+/// A grid of about 8 to 14 patches a side: enough to tell parts apart, few enough to attend to.
+fn patch_size(side: usize) -> (usize, String) {
+    let patch = match side {
+        160.. => 16,
+        56.. => 8,
+        20.. => 4,
+        10.. => 2,
+        _ => 1,
+    };
+    (patch, format!("global views of about {side} pixels"))
+}
+
+fn global_size(short: usize, patch: usize) -> (Size, String) {
+    let side = short.min(224) / patch * patch;
+    // An image smaller than a patch is refused by the check; until then a view has at least one patch.
+    (Size::square(side.max(patch)), format!("short side {short}: largest multiple of {patch} up to 224"))
+}
+
+/// DINO's 96 of 224 pixels, in whole patches.
+fn local_size(global: Size, patch: usize) -> (Size, String) {
+    let part = |side: usize| ((side as f64 * 0.43 / patch as f64).round() as usize).max(1) * patch;
+    let size = Size { height: part(global.height), width: part(global.width) };
+    (size, format!("0.43 of {global} in multiples of {patch}"))
+}
+
+/// Area shares (global low, local low) by image size: five per cent of a small image is a handful of pixels.
+fn lowest_shares(short: usize) -> (f64, f64) {
+    match short {
+        160.. => (0.25, 0.05),
+        96.. => (0.3, 0.1),
+        _ => (0.4, 0.15),
+    }
+}
+
+fn global_scale(short: usize, local_crops: usize) -> (Interval, String) {
+    if local_crops == 0 {
+        return (Interval { low: 0.14, high: 1.0 }, "no local views: DINO's value for two views".to_owned());
+    }
+    (Interval { low: lowest_shares(short).0, high: 1.0 }, format!("short side {short}"))
+}
+
+/// Local views end where global ones begin.
+fn local_scale(short: usize, global: Interval) -> (Interval, String) {
+    let low = lowest_shares(short).1.min(global.low);
+    (Interval { low, high: global.low }, format!("short side {short}, up to the smallest global view"))
+}
+
+/// 65536 on ImageNet; on small data most of so many prototypes would never win an image.
+fn out_dim(images: usize) -> (usize, String) {
+    let power = (images / 8).max(1).ilog2().clamp(10, 16);
+    (1 << power, format!("power of two up to an eighth of {images} images, from 1024 to 65536"))
+}
+
+/// Small sets need more passes: 20 M image presentations, between DINO's short and its long schedule.
+fn epochs(images: usize) -> (usize, String) {
+    let epochs = (2e6 / images as f64).round() as usize * 10;
+    (epochs.clamp(100, 800), format!("20 million presentations of {images} images, from 100 to 800 epochs"))
+}
+
+/// What one machine holds, with at least four steps in an epoch.
+fn batch_size(images: usize) -> (usize, String) {
+    let power = (images / 4).max(1).ilog2().min(6);
+    (1 << power, format!("64, or the power of two up to a quarter of {images} images"))
+}
+
+/// The teacher's memory 1 / (1 - m) counts images, not steps: DINO's 0.996 at batch 1024 remembers 256 thousand, so a
+/// smaller batch needs a momentum closer to 1 (0.999 at 256, in line with DINO's advice of 0.9995 there). But a memory as
+/// long as the run would leave the teacher at its random start, so it is at most a twentieth of the steps.
+fn momentum(batch: usize, steps: f64) -> (f64, String) {
+    let by_batch = 256_000.0 / batch as f64;
+    let memory = by_batch.min(steps / 20.0).max(10.0);
+    let why = if memory == by_batch { "256000 images".to_owned() } else { format!("a twentieth of {steps} steps") };
+    (1.0 - two_digits(1.0 / memory), format!("remembers {why}, at batch {batch}"))
+}
+
+/// Rounded to two significant digits, so that a derived value is short to read.
+fn two_digits(x: f64) -> f64 {
+    let scale = 10f64.powi(1 - x.abs().log10().floor() as i32);
+    (x * scale).round() / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rule::MAX_SIDE;
+    use super::*;
+
+    const IMAGENET: Facts = Facts { images: 1_281_167, height: 375, width: 500, labelled: true, fingerprint: 7 };
+    const CIFAR: Facts = Facts { images: 50_000, height: 32, width: 32, labelled: true, fingerprint: 7 };
+
+    fn resolve(text: &str, facts: Facts) -> Result<Recipe, RecipeError> {
+        RawRecipe::from_toml(text, "my.toml")?.resolve(&facts)
+    }
+
+    #[test]
+    fn on_imagenet_at_batch_1024_the_rules_give_dinos_values() {
+        let r = resolve("batch_size = 1024", IMAGENET).unwrap();
+        assert_eq!((r.arch(), r.patch_size(), r.out_dim(), r.epochs()), (Arch::VitSmall, 16, 65_536, 100));
+        assert_eq!((r.global_size(), r.local_size()), (Size::square(224), Size::square(96)));
+        assert_eq!((r.global_scale().low, r.local_scale().low, r.local_scale().high), (0.25, 0.05, 0.25));
+        assert_eq!((r.peak_lr(), r.warmup_epochs(), r.momentum_teacher()), (0.002, 10.0, 0.996));
+        assert_eq!((r.warmup_teacher_temp_epochs(), r.freeze_last_layer()), (30, 1));
+        assert_eq!((r.head_hidden(), r.head_bottleneck()), (2048, 256));
+        let base = resolve("batch_size = 1024\narch = \"vit_base\"\nepochs = 400", IMAGENET).unwrap();
+        assert_eq!((base.warmup_teacher_temp_epochs(), base.freeze_last_layer(), base.clip_grad()), (50, 3, 0.3));
+    }
+
+    #[test]
+    fn small_images_get_small_patches_and_a_small_network() {
+        let r = resolve("", CIFAR).unwrap();
+        assert_eq!((r.arch(), r.patch_size(), r.global_size()), (Arch::VitNano, 4, Size::square(32)));
+        assert_eq!((r.local_size(), r.local_scale().high), (Size::square(12), 0.4));
+        assert_eq!((r.out_dim(), r.epochs(), r.batch_size()), (4096, 400, 64));
+        assert_eq!(r.warnings(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_number_of_prototypes_is_a_power_of_two_that_grows_with_the_data() {
+        for (images, prototypes) in [(300, 1024), (8_000, 1024), (16_384, 2048), (100_000, 8192), (600_000, 65_536)] {
+            assert_eq!(out_dim(images).0, prototypes);
+        }
+    }
+
+    #[test]
+    fn the_teacher_remembers_as_many_images_at_any_batch_but_never_as_long_as_the_run() {
+        assert_eq!((momentum(1024, 1e6).0, momentum(256, 1e6).0, momentum(64, 1e6).0), (0.996, 0.999, 0.99975));
+        assert_eq!(momentum(64, 2000.0).0, 0.99);
+        assert_eq!(momentum(64, 5.0).0, 0.9);
+    }
+
+    #[test]
+    fn defaults_are_overridden_by_the_file_and_the_file_by_flags() {
+        let mut raw = RawRecipe::from_toml("out_dim = 512\nlr = 0.002", "f").unwrap();
+        raw.set_text("out_dim", "256", "--out-dim").unwrap();
+        let r = raw.resolve(&CIFAR).unwrap();
+        assert_eq!((r.out_dim(), r.lr(), r.student_temp()), (256, 0.002, 0.1));
+    }
+
+    #[test]
+    fn centering_follows_the_prototypes_and_all_six_pairs_are_allowed() {
+        assert_eq!(resolve("", CIFAR).unwrap().centering(), Centering::Probability);
+        assert_eq!(resolve("prototypes = \"l2\"", CIFAR).unwrap().centering(), Centering::Logit);
+        for prototypes in Prototypes::WORDS {
+            for centering in Centering::WORDS {
+                let text = format!("prototypes = \"{prototypes}\"\ncentering = \"{centering}\"");
+                assert_eq!(resolve(&text, CIFAR).unwrap().centering().as_str(), *centering);
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_train_is_refused_with_the_way_out() {
+        let tiny = Facts { images: 10, height: 12, width: 9, labelled: false, fingerprint: 7 };
+        for (text, facts, expected) in [
+            ("", Facts { images: 0, ..CIFAR }, "no images"),
+            ("batch_size = 11", tiny, "batch_size 11 is larger than the data (10 images): use --batch-size 10 or less"),
+            ("patch_size = 16", tiny, "(12x9, the median) are smaller than a patch of 16 pixels: use --patch-size 9"),
+            ("patch_size = 16\nglobal_size = 15", IMAGENET, "global_size 15x15 is smaller than a patch"),
+            ("patch_size = 16\nlocal_size = \"96x8\"", IMAGENET, "local_size 96x8 is smaller than a patch"),
+            ("head_bottleneck = 8", CIFAR, "use head_bottleneck 16 or more"),
+            ("epochs = 5\nwarmup_epochs = 6", CIFAR, "warmup_epochs 6 is larger than epochs 5"),
+            ("lr = 1e-6\nmin_lr = 1e-3", CIFAR, "min_lr 0.001 is larger than the peak learning rate"),
+            ("momentum_teacher = 1\nmomentum_teacher_end = 0.9", CIFAR, "momentum_teacher 1 is larger"),
+            ("knn_k = 20", tiny, "knn_k 20 is larger than the number of images 10"),
+        ] {
+            let message = resolve(text, facts).unwrap_err().to_string();
+            assert!(message.to_lowercase().contains(&expected.to_lowercase()), "{text}: {message}");
+        }
+        assert!(resolve("head_bottleneck = 8\nprototypes = \"l2\"", CIFAR).is_ok());
+        assert!(resolve("patch_size = 16\nlocal_size = 8\nlocal_crops = 0", IMAGENET).is_ok());
+    }
+
+    #[test]
+    fn every_data_set_size_and_image_size_resolves() {
+        for images in [1, 2, 7, 100, 999, 5_000, 1_000_000, 300_000_000] {
+            for (height, width) in [(1, 1), (3, 700), (28, 28), (63, 64), (97, 97), (200, 159), (MAX_SIDE, 4000)] {
+                for epochs in ["", "epochs = 1"] {
+                    let facts = Facts { images, height, width, labelled: false, fingerprint: 7 };
+                    let recipe = resolve(epochs, facts).unwrap_or_else(|error| panic!("{facts:?}: {error}"));
+                    assert!(recipe.total_steps() > 0);
+                    assert_eq!(Recipe::from_toml(&recipe.to_toml(), "config.toml").unwrap(), recipe);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_probably_not_meant_is_said() {
+        let text = "epochs = 2\nglobal_size = 30\nlocal_size = 12\npatch_size = 4\nout_dim = 65536\nteacher_temp = 0.2\n\
+                    warmup_teacher_temp_epochs = 9\nfreeze_last_layer = 2\nknn_every = 1\nkeep_checkpoints = 1";
+        let said = resolve(text, Facts { labelled: false, ..CIFAR }).unwrap().warnings();
+        assert_eq!(said.len(), 7, "{said:#?}");
+        assert!(said[0].contains("last 2 rows and 2 columns"));
+    }
+}

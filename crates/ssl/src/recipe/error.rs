@@ -1,0 +1,126 @@
+//! What can be wrong with a recipe. Each message names the key, the place and the way out.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::values::Size;
+
+/// Why there is no [`Recipe`](super::Recipe).
+#[derive(Debug, thiserror::Error)]
+pub enum RecipeError {
+    /// The file cannot be read.
+    #[error("{}: cannot read the recipe: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The text is not TOML.
+    #[error("{place}: not a TOML file: {message}")]
+    Syntax {
+        /// The file.
+        place: String,
+        /// What the parser says, with the line.
+        message: String,
+    },
+    /// `--set` without an equals sign.
+    #[error("--set {text}: must be key=value, for example --set epochs=100")]
+    NotAnAssignment {
+        /// What was given.
+        text: String,
+    },
+    /// No key has this name.
+    #[error("{place}: unknown recipe key `{key}`{hint}")]
+    UnknownKey {
+        /// Where it stands.
+        place: String,
+        /// The unknown name.
+        key: String,
+        /// The nearest name as a question, or where to find all names.
+        hint: String,
+    },
+    /// A value of the wrong type or out of range.
+    #[error("{place}: recipe key `{key}` cannot be {value}: it must be {allowed}")]
+    BadValue {
+        /// Where it stands.
+        place: String,
+        /// The key.
+        key: String,
+        /// The value as written.
+        value: String,
+        /// What would be right.
+        allowed: String,
+    },
+    /// A method of the literature that this program does not train.
+    #[error("{place}: this build has no method `{method}`; it trains: {known}")]
+    NoSuchMethod {
+        /// Where it stands.
+        place: String,
+        /// What was asked for.
+        method: String,
+        /// What there is.
+        known: String,
+    },
+    /// A saved configuration without the facts of its data.
+    #[error("{place}: a saved configuration must say in [data] what it was made for: `{key}` is missing or wrong")]
+    NoFacts {
+        /// The file.
+        place: String,
+        /// The missing fact.
+        key: &'static str,
+    },
+    /// Nothing to train on.
+    #[error("the data holds no images: nothing to train on")]
+    NoImages,
+    /// A batch that the data cannot fill.
+    #[error("batch_size {batch} is larger than the data ({images} images): use --batch-size {images} or less")]
+    BatchLargerThanData {
+        /// Images in a batch.
+        batch: usize,
+        /// Images there are.
+        images: usize,
+    },
+    /// Images without a single patch.
+    #[error(
+        "the images ({image}, the median) are smaller than a patch of {patch} pixels: \
+         use --patch-size {} or less, or larger images", image.short()
+    )]
+    ImageSmallerThanPatch {
+        /// Median image size.
+        image: Size,
+        /// Side of a patch.
+        patch: usize,
+    },
+    /// Views without a single patch.
+    #[error("{key} {size} is smaller than a patch of {patch} pixels: use a larger {key} or a smaller patch_size")]
+    ViewSmallerThanPatch {
+        /// `global_size` or `local_size`.
+        key: &'static str,
+        /// Its value.
+        size: Size,
+        /// Side of a patch.
+        patch: usize,
+    },
+    /// A sphere too small for the approximation of the log-normaliser.
+    #[error(
+        "head_bottleneck {bottleneck} is too small for prototypes = \"vmf\": the log-normaliser is approximated and \
+         wrong in fewer than 16 dimensions. Use head_bottleneck 16 or more, or prototypes = \"none\""
+    )]
+    BottleneckTooSmall {
+        /// The width.
+        bottleneck: usize,
+    },
+    /// Two values that exclude each other.
+    #[error("{low_key} {low} is larger than {high_key} {high}: lower the first or raise the second")]
+    OutOfOrder {
+        /// The key that must not be larger.
+        low_key: &'static str,
+        /// Its value.
+        low: String,
+        /// The key that must not be smaller.
+        high_key: &'static str,
+        /// Its value.
+        high: String,
+    },
+}

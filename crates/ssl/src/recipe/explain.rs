@@ -1,0 +1,192 @@
+//! A recipe as text: the table that is printed, the `config.toml` that is saved, and the difference of two.
+
+use std::fmt;
+
+use super::fields::{KEYS, OnResume, Recipe};
+use super::parse::FACTS;
+
+/// Why a value is what it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Set by the user, there.
+    Given(String),
+    /// The method's usual value, whatever the data.
+    Default,
+    /// Computed from the data or from other values, for this reason.
+    Derived(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Given(place) => write!(f, "given: {place}"),
+            Origin::Default => f.write_str("default"),
+            Origin::Derived(reason) => write!(f, "derived: {reason}"),
+        }
+    }
+}
+
+/// One key of a recipe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Its name.
+    pub key: &'static str,
+    /// Its value as TOML.
+    pub value: String,
+    /// Where the value came from.
+    pub origin: Origin,
+}
+
+/// A key in which two runs differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Its name.
+    pub key: String,
+    /// Its value in the saved recipe.
+    pub saved: String,
+    /// Its value in the recipe to continue with.
+    pub now: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} saved, {} now", self.key, self.saved, self.now)
+    }
+}
+
+impl Recipe {
+    /// The table of all keys, values and origins, aligned for a terminal.
+    pub fn table(&self) -> String {
+        self.aligned("  ", "  ", "  ")
+    }
+
+    /// The complete recipe as TOML, each value with its origin as a comment. Reads back as an equal recipe.
+    pub fn to_toml(&self) -> String {
+        let facts = &self.facts;
+        format!(
+            "# The resolved recipe of a run: every value, and where it came from.\n\
+             # As `--recipe` of another run it sets all of them.\n\n\
+             {}\n\
+             # What the values were derived for.\n\
+             [{FACTS}]\nimages = {}\nheight = {}\nwidth = {}\nlabelled = {}\nfingerprint = \"{:016x}\"\n",
+            self.aligned("", " = ", "  # "),
+            facts.images,
+            facts.height,
+            facts.width,
+            facts.labelled,
+            facts.fingerprint
+        )
+    }
+
+    fn aligned(&self, indent: &str, equals: &str, comment: &str) -> String {
+        let lines = self.explain();
+        let key_width = lines.iter().map(|line| line.key.len()).max().unwrap_or(0);
+        let value_width = lines.iter().map(|line| line.value.len()).max().unwrap_or(0);
+        let mut text = String::new();
+        for Line { key, value, origin } in lines {
+            // A place may be any path, and TOML allows no control characters in comments.
+            let origin = origin.to_string().replace(char::is_control, " ");
+            text += &format!("{indent}{key:key_width$}{equals}{value:value_width$}{comment}{origin}\n");
+        }
+        text
+    }
+
+    /// Whether training by the recipe `now` would continue a run of this one. If not, the keys that stand against it.
+    ///
+    /// Keys that cannot change the weights (how often to log, save and evaluate, how many threads) may differ. The
+    /// data must not: its size sets the length of an epoch and so every schedule, its order what is seen when.
+    pub fn same_run(&self, now: &Recipe) -> Result<(), Vec<Difference>> {
+        let mut differences: Vec<Difference> = (self.explain().into_iter().zip(now.explain()).zip(KEYS))
+            .filter(|((saved, now), key)| key.on_resume == OnResume::Fixed && saved.value != now.value)
+            .map(|((saved, now), _)| Difference { key: saved.key.to_owned(), saved: saved.value, now: now.value })
+            .collect();
+        let (saved, now) = (self.facts, now.facts);
+        let mut compare = |key: &str, saved: String, now: String| {
+            if saved != now {
+                differences.push(Difference { key: key.to_owned(), saved, now });
+            }
+        };
+        compare("number of images", saved.images.to_string(), now.images.to_string());
+        let list = |fingerprint: u64| format!("{fingerprint:016x}");
+        compare("list of images (its hash)", list(saved.fingerprint), list(now.fingerprint));
+        if differences.is_empty() { Ok(()) } else { Err(differences) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Facts, RawRecipe, keys};
+    use super::*;
+
+    const CIFAR: Facts = Facts { images: 50_000, height: 32, width: 32, labelled: true, fingerprint: 7 };
+
+    fn resolve(text: &str) -> Recipe {
+        RawRecipe::from_toml(text, "my.toml").unwrap().resolve(&CIFAR).unwrap()
+    }
+
+    #[test]
+    fn a_saved_recipe_reads_back_equal() {
+        let all_kinds = "center_floor = -87.5\nglobal_size = \"32x24\"\nlr = 0.1234567890123456789\nmin_lr = 1e-13\n\
+                         prototypes = \"l2\"\nhead_batch_norm = true\nseed = 9223372036854775807";
+        for text in ["", all_kinds] {
+            let recipe = resolve(text);
+            let again = Recipe::from_toml(&recipe.to_toml(), "config.toml").unwrap();
+            assert_eq!(recipe, again);
+            assert!(again.explain().iter().all(|line| matches!(line.origin, Origin::Given(_))));
+            assert_eq!(RawRecipe::from_toml(&recipe.to_toml(), "c").unwrap().resolve(&CIFAR).unwrap(), recipe);
+        }
+    }
+
+    #[test]
+    fn a_control_character_in_a_path_does_not_break_the_saved_recipe() {
+        let recipe = RawRecipe::from_toml("epochs = 3", "a\nseed = 7\u{1}").unwrap().resolve(&CIFAR).unwrap();
+        assert_eq!(Recipe::from_toml(&recipe.to_toml(), "config.toml").unwrap(), recipe);
+    }
+
+    #[test]
+    fn every_key_is_explained_with_its_origin() {
+        let recipe = resolve("epochs = 3");
+        let lines = recipe.explain();
+        assert!(lines.iter().map(|line| line.key).eq(keys()));
+        let origin = |key| &lines.iter().find(|line| line.key == key).unwrap().origin;
+        assert_eq!(origin("epochs"), &Origin::Given("my.toml:1".into()));
+        assert_eq!(origin("student_temp"), &Origin::Default);
+        assert!(matches!(origin("out_dim"), Origin::Derived(why) if why.contains("50000")));
+        assert_eq!(recipe.table().lines().count(), lines.len());
+    }
+
+    #[test]
+    fn only_keys_without_influence_on_the_weights_may_change_on_resume() {
+        let here = resolve("");
+        let eased = "workers = 3\ncheckpoint_minutes = 1\nlog_every = 1\nkeep_checkpoints = 9\nknn_every = 1";
+        assert_eq!(here.same_run(&resolve(eased)), Ok(()));
+        let differences = here.same_run(&resolve("seed = 4\nout_dim = 512")).unwrap_err();
+        let shown: Vec<String> = differences.iter().map(Difference::to_string).collect();
+        assert_eq!(shown, ["out_dim: 4096 saved, 512 now", "seed: 0 saved, 4 now"]);
+    }
+
+    #[test]
+    fn more_images_are_another_run() {
+        let all = "epochs = 3\nout_dim = 512\nmomentum_teacher = 0.99\nbatch_size = 8";
+        let more = RawRecipe::from_toml(all, "f").unwrap().resolve(&Facts { images: 50_001, ..CIFAR }).unwrap();
+        let differences = resolve(all).same_run(&more).unwrap_err();
+        assert_eq!(differences.len(), 1);
+        assert_eq!(differences[0].to_string(), "number of images: 50000 saved, 50001 now");
+    }
+
+    #[test]
+    fn other_images_are_another_run_even_if_as_many() {
+        let other = RawRecipe::default().resolve(&Facts { fingerprint: 8, ..CIFAR }).unwrap();
+        let differences = resolve("").same_run(&other).unwrap_err();
+        let shown = differences[0].to_string();
+        assert_eq!(shown, "list of images (its hash): 0000000000000007 saved, 0000000000000008 now");
+    }
+
+    #[test]
+    fn a_saved_recipe_without_its_facts_is_refused() {
+        let message = Recipe::from_toml("epochs = 3", "config.toml").unwrap_err().to_string();
+        assert!(message.contains("[data]") && message.contains("`fingerprint` is missing"), "{message}");
+        let wrong = "[data]\nimages = \"many\"\nheight = 1\nwidth = 1\nlabelled = true\nfingerprint = \"0\"";
+        assert!(Recipe::from_toml(wrong, "config.toml").unwrap_err().to_string().contains("`images`"));
+    }
+}

@@ -1,0 +1,35 @@
+//! Recipes: what a run trains, as a function of the data-set size, the image size and the batch.
+//!
+//! What was asked for is a [`RawRecipe`]: a TOML file, `--set key=value` and flags, each key possibly absent. Resolving
+//! it against the [`Facts`] of the data fills every gap, by a default or by a rule whose reason is kept, and checks the
+//! whole. Only the result, a [`Recipe`], can train; there is no other way to make one.
+//!
+//! ```
+//! use ssl::recipe::{Facts, RawRecipe};
+//! let mut asked = RawRecipe::from_toml("prototypes = \"vmf\"\nepochs = 100", "my.toml")?;
+//! asked.set_assignment("batch_size=32")?;
+//! let recipe = asked.resolve(&Facts { images: 50_000, height: 32, width: 32, labelled: true, fingerprint: 7 })?;
+//! assert_eq!((recipe.patch_size(), recipe.out_dim(), recipe.steps_per_epoch()), (4, 4096, 1562));
+//! # Ok::<(), ssl::recipe::RecipeError>(())
+//! ```
+
+mod check;
+mod derive;
+mod error;
+mod explain;
+mod fields;
+mod nearest;
+mod parse;
+mod rule;
+mod values;
+
+pub use check::Facts;
+pub use error::RecipeError;
+pub use explain::{Difference, Line, Origin};
+pub use fields::{RawRecipe, Recipe};
+pub use values::{Arch, Centering, Interval, Method, Prototypes, Size};
+
+/// The names of all recipe keys, in the order in which they are printed.
+pub fn keys() -> impl Iterator<Item = &'static str> {
+    fields::KEYS.iter().map(|key| key.name)
+}

@@ -1,0 +1,216 @@
+//! The types of a recipe's values: how each is read from TOML and written back without loss.
+
+use std::fmt;
+
+use toml::Value;
+
+use super::rule::{MAX_SIDE, Rule};
+
+/// A value that a recipe can hold.
+pub(super) trait Setting: Copy {
+    /// Reads a TOML value; `None` when its type or range is not what `rule` says.
+    fn read(value: &Value, rule: &Rule) -> Option<Self>;
+    /// Writes it so that `read` gives back the same value.
+    fn show(&self) -> String;
+}
+
+/// Declares an enum whose variants are words in a recipe.
+macro_rules! choice {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$doc])* $variant),+ }
+
+        impl $name {
+            /// The words that stand for the variants, in their order.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
+
+            /// The word that stands for this variant in recipes and on the command line.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl Setting for $name {
+            fn read(value: &Value, _: &Rule) -> Option<Self> {
+                match value.as_str()? { $($word => Some(Self::$variant),)+ _ => None }
+            }
+            fn show(&self) -> String {
+                format!("\"{self}\"")
+            }
+        }
+    };
+}
+
+choice! {
+    /// The training method.
+    Method {
+        /// Self-distillation with no labels.
+        Dino = "dino",
+    }
+}
+
+choice! {
+    /// What the prototypes' norms mean; the rows of the paper's ablation.
+    Prototypes {
+        /// Free norms without a normaliser: DINO with `norm_last_layer` off.
+        None = "none",
+        /// Unit norms: DINO with `norm_last_layer` on.
+        L2 = "l2",
+        /// Free norms that are concentrations, with the von Mises-Fisher log-normaliser in the logits.
+        Vmf = "vmf",
+    }
+}
+
+choice! {
+    /// Where the teacher is centred; the columns of the paper's ablation.
+    Centering {
+        /// Running mean of the logits, as DINO.
+        Logit = "logit",
+        /// Running mean of the log of the batch-mean probability, as the paper proposes.
+        Probability = "probability",
+    }
+}
+
+choice! {
+    /// The backbone.
+    Arch {
+        /// Width 128, 6 blocks, 2 heads: for small images and laptops.
+        VitNano = "vit_nano",
+        /// Width 192, 12 blocks, 3 heads.
+        VitTiny = "vit_tiny",
+        /// Width 384, 12 blocks, 6 heads.
+        VitSmall = "vit_small",
+        /// Width 768, 12 blocks, 12 heads.
+        VitBase = "vit_base",
+        /// Width 1024, 24 blocks, 16 heads.
+        VitLarge = "vit_large",
+    }
+}
+
+/// Height and width in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+}
+
+impl Size {
+    /// A square.
+    pub fn square(side: usize) -> Self {
+        Self { height: side, width: side }
+    }
+
+    /// The shorter of the two sides.
+    pub fn short(self) -> usize {
+        self.height.min(self.width)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.height, self.width)
+    }
+}
+
+impl Setting for Size {
+    fn read(value: &Value, _: &Rule) -> Option<Self> {
+        let side = |n: usize| (1..=MAX_SIDE).contains(&n).then_some(n);
+        match value {
+            Value::Integer(n) => side(usize::try_from(*n).ok()?).map(Self::square),
+            Value::String(text) => {
+                let (height, width) = text.split_once(['x', 'X'])?;
+                let parse = |part: &str| side(part.trim().parse().ok()?);
+                Some(Self { height: parse(height)?, width: parse(width)? })
+            }
+            _ => None,
+        }
+    }
+    fn show(&self) -> String {
+        if self.height == self.width { self.height.to_string() } else { format!("\"{self}\"") }
+    }
+}
+
+/// A range of shares of an image's area.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Smallest share.
+    pub low: f64,
+    /// Largest share.
+    pub high: f64,
+}
+
+impl Setting for Interval {
+    fn read(value: &Value, _: &Rule) -> Option<Self> {
+        let [low, high] = value.as_array()?.as_slice() else { return None };
+        let (low, high) = (number(low)?, number(high)?);
+        (0.0 < low && low <= high && high <= 1.0).then_some(Self { low, high })
+    }
+    fn show(&self) -> String {
+        format!("[{}, {}]", self.low.show(), self.high.show())
+    }
+}
+
+/// A TOML number; whole ones are numbers too, so that `clip_grad = 0` works.
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Float(x) => Some(*x),
+        Value::Integer(n) => Some(*n as f64),
+        _ => None,
+    }
+}
+
+impl Setting for f64 {
+    fn read(value: &Value, rule: &Rule) -> Option<Self> {
+        number(value).filter(|&x| rule.admits(x))
+    }
+    fn show(&self) -> String {
+        // Debug is the shortest text that reads back as the same bits, and always has a point or an exponent.
+        format!("{self:?}")
+    }
+}
+
+impl Setting for Option<f64> {
+    fn read(value: &Value, rule: &Rule) -> Option<Self> {
+        if value.as_str() == Some("off") { Some(None) } else { f64::read(value, rule).map(Some) }
+    }
+    fn show(&self) -> String {
+        self.map_or_else(|| "\"off\"".to_owned(), |x| x.show())
+    }
+}
+
+impl Setting for u64 {
+    fn read(value: &Value, rule: &Rule) -> Option<Self> {
+        let Rule::Whole(low, high) = rule else { return None };
+        u64::try_from(value.as_integer()?).ok().filter(|n| (low..=high).contains(&n))
+    }
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Setting for usize {
+    fn read(value: &Value, rule: &Rule) -> Option<Self> {
+        u64::read(value, rule).and_then(|n| usize::try_from(n).ok())
+    }
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Setting for bool {
+    fn read(value: &Value, _: &Rule) -> Option<Self> {
+        value.as_bool()
+    }
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}

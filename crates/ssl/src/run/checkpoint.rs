@@ -1,0 +1,346 @@
+//! The checkpoints of a run: written so that a crash cannot harm an earlier one, read newest first.
+
+use std::fmt;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::atomic::{UNFINISHED, remove_if_there, replace};
+use super::error::RunError;
+use super::format::{Checkpoint, Damage, TensorRef, Unwritten};
+
+/// A folder of files `step-00001234.safetensors`.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    folder: PathBuf,
+    keep: usize,
+}
+
+/// A checkpoint that could not be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// The file, where it is now.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.path.display(), self.reason)
+    }
+}
+
+/// Where a run goes on.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The newest usable checkpoint; none in a run that has not saved one yet.
+    pub checkpoint: Option<Checkpoint>,
+    /// Newer ones that are damaged, newest first.
+    pub skipped: Vec<Skipped>,
+}
+
+impl Checkpoints {
+    /// The checkpoints in `folder`, of which the newest `keep` (at least one) stay.
+    pub fn new(folder: PathBuf, keep: usize) -> Self {
+        Self { folder, keep: keep.max(1) }
+    }
+
+    /// All checkpoints by step, newest first. They may be damaged.
+    pub fn list(&self) -> Result<Vec<(u64, PathBuf)>, RunError> {
+        let mut found: Vec<(u64, PathBuf)> =
+            self.files()?.into_iter().filter_map(|path| Some((step_of(&path)?, path))).collect();
+        found.sort_by_key(|&(step, _)| std::cmp::Reverse(step));
+        Ok(found)
+    }
+
+    fn files(&self) -> Result<Vec<PathBuf>, RunError> {
+        let failed = |source| RunError::reading(&self.folder, source);
+        match fs::read_dir(&self.folder) {
+            Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect(),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Saves a checkpoint after `step` steps, then removes those that are no longer to be kept.
+    ///
+    /// The tensors go straight from where they are to the disk. Older checkpoints are removed only when the new one is
+    /// durable. Those of a later step are removed too: the run has come back from before them, so they were unusable.
+    pub fn write(&self, step: u64, tensors: &[TensorRef<'_>], state: &str) -> Result<PathBuf, RunError> {
+        let unwritten = Unwritten::new(step, tensors, state)?;
+        let path = self.folder.join(file_name(step));
+        replace(&path, unwritten.size(), |file| unwritten.write_to(file)).map_err(|error| match error {
+            RunError::DiskFull { path, needed, .. } => {
+                let kept = self.list().unwrap_or_default().into_iter().next().map(|(_, path)| path);
+                RunError::DiskFull { path, needed, kept }
+            }
+            other => other,
+        })?;
+        let (later, up_to_now): (Vec<_>, Vec<_>) = self.list()?.into_iter().partition(|&(found, _)| found > step);
+        for (_, path) in later.iter().chain(up_to_now.iter().skip(self.keep)) {
+            remove_if_there(path).map_err(|source| RunError::from_io("remove the old checkpoint", path, 0, source))?;
+        }
+        Ok(path)
+    }
+
+    /// The newest checkpoint whose checksum is right, and the newer ones that were passed over. Changes nothing.
+    ///
+    /// It is an error if there are checkpoints and none is usable: starting over is not for the program to decide.
+    pub fn latest_valid(&self) -> Result<Recovered, RunError> {
+        let mut skipped = Vec::new();
+        for (step, path) in self.list()? {
+            match Checkpoint::read(&path) {
+                Ok(checkpoint) if checkpoint.step() == step => {
+                    return Ok(Recovered { checkpoint: Some(checkpoint), skipped });
+                }
+                Ok(checkpoint) => {
+                    let reason = format!("is damaged: it holds step {}, not the one in its name", checkpoint.step());
+                    skipped.push(Skipped { path, reason });
+                }
+                // A reader beside a running training may see a file vanish; the next one is newer than that anyway.
+                Err(Damage::Io(error)) if error.kind() == ErrorKind::NotFound => {}
+                // Nothing is damaged here: falling back would throw away steps that another user or version can use.
+                Err(Damage::Io(error)) if error.kind() == ErrorKind::PermissionDenied => {
+                    return Err(RunError::reading(&path, error));
+                }
+                Err(damage @ Damage::Version { .. }) => {
+                    skipped.push(Skipped { path, reason: damage.to_string() });
+                    break;
+                }
+                Err(damage) => skipped.push(Skipped { path, reason: damage.to_string() }),
+            }
+        }
+        if skipped.is_empty() {
+            return Ok(Recovered { checkpoint: None, skipped });
+        }
+        Err(RunError::NoValidCheckpoint { folder: self.folder.clone(), skipped })
+    }
+
+    /// As [`Checkpoints::latest_valid`], for the process that goes on training: leftovers of a crash are removed, and
+    /// damaged checkpoints are renamed to end in `.damaged`, so that they do not count among those to keep.
+    pub fn recover(&self) -> Result<Recovered, RunError> {
+        let is_leftover = |path: &PathBuf| path.to_string_lossy().ends_with(UNFINISHED);
+        for path in self.files()?.into_iter().filter(is_leftover) {
+            remove_if_there(&path).map_err(|source| RunError::from_io("remove the leftover", &path, 0, source))?;
+        }
+        let mut recovered = self.latest_valid()?;
+        for skipped in &mut recovered.skipped {
+            let mut aside = skipped.path.clone().into_os_string();
+            aside.push(".damaged");
+            fs::rename(&skipped.path, &aside)
+                .map_err(|source| RunError::from_io("set the damaged checkpoint aside", &skipped.path, 0, source))?;
+            skipped.path = aside.into();
+        }
+        Ok(recovered)
+    }
+}
+
+fn file_name(step: u64) -> String {
+    format!("step-{step:08}.safetensors")
+}
+
+/// The step in a checkpoint's name; none if that is not exactly how this program names it.
+fn step_of(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    let step = name.strip_prefix("step-")?.strip_suffix(".safetensors")?.parse().ok()?;
+    (file_name(step) == name).then_some(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::Element;
+    use super::*;
+
+    fn store() -> (tempfile::TempDir, Checkpoints) {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints::new(folder.path().to_owned(), 2);
+        (folder, checkpoints)
+    }
+
+    fn floats(values: &[f32]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    fn save(checkpoints: &Checkpoints, step: u64) -> PathBuf {
+        let weight = floats(&[1.0, f32::NAN, -0.0, step as f32, 5.0, 6.0]);
+        let center = 0.1f64.to_le_bytes();
+        let tensors = [
+            TensorRef { name: "student.weight", shape: &[3, 2], element: Element::F32, bytes: &weight },
+            TensorRef { name: "center", shape: &[], element: Element::F64, bytes: &center },
+            TensorRef { name: "none", shape: &[0, 4], element: Element::F32, bytes: &[] },
+            TensorRef { name: "nothing", shape: &[4, 0], element: Element::F32, bytes: &[] },
+        ];
+        checkpoints.write(step, &tensors, &format!("{{\"epoch\": {step}, \"name\": \"\\\"ü\"}}")).unwrap()
+    }
+
+    fn steps(checkpoints: &Checkpoints) -> Vec<u64> {
+        checkpoints.list().unwrap().into_iter().map(|(step, _)| step).collect()
+    }
+
+    #[test]
+    fn a_checkpoint_reads_back_bit_for_bit() {
+        let (_folder, checkpoints) = store();
+        let path = save(&checkpoints, 7);
+        assert!(path.ends_with("step-00000007.safetensors"));
+        let read = checkpoints.latest_valid().unwrap().checkpoint.unwrap();
+        assert_eq!((read.step(), read.state()), (7, "{\"epoch\": 7, \"name\": \"\\\"ü\"}"));
+        let weight = read.tensor("student.weight").unwrap();
+        assert_eq!((weight.shape, weight.element), (&[3, 2][..], Element::F32));
+        assert_eq!(weight.bytes, floats(&[1.0, f32::NAN, -0.0, 7.0, 5.0, 6.0]));
+        assert_eq!(read.tensor("center").unwrap().bytes, 0.1f64.to_le_bytes());
+        assert_eq!(read.tensors().count(), 4);
+        assert!(read.tensor("teacher").is_none());
+    }
+
+    #[test]
+    fn the_same_state_gives_the_same_file() {
+        let ((_a, first), (_b, second)) = (store(), store());
+        assert_eq!(fs::read(save(&first, 3)).unwrap(), fs::read(save(&second, 3)).unwrap());
+    }
+
+    #[test]
+    fn any_safetensors_reader_opens_it() {
+        let (_folder, checkpoints) = store();
+        let bytes = fs::read(save(&checkpoints, 7)).unwrap();
+        let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        assert_eq!(tensors.tensor("student.weight").unwrap().shape(), [3, 2]);
+    }
+
+    #[test]
+    fn only_the_newest_are_kept() {
+        let (_folder, checkpoints) = store();
+        for step in [1, 5, 100_000_000, 20] {
+            save(&checkpoints, step);
+        }
+        assert_eq!(steps(&checkpoints), [20, 5], "the one of step 100000000 lies in an abandoned future");
+        save(&checkpoints, 123_456_789);
+        assert_eq!(steps(&checkpoints), [123_456_789, 20]);
+    }
+
+    #[test]
+    fn no_change_of_a_single_byte_passes_unnoticed() {
+        let (_folder, checkpoints) = store();
+        let path = save(&checkpoints, 7);
+        let good = fs::read(&path).unwrap();
+        let header = u64::from_le_bytes(good[..8].try_into().unwrap()) as usize;
+        let padding = good[..8 + header].iter().rev().take_while(|&&byte| byte == b' ').count();
+        let mut bad = good.clone();
+        for i in 0..good.len() {
+            for flip in [1, 0x20, 0x80] {
+                bad[i] ^= flip;
+                fs::write(&path, &bad).unwrap();
+                let harmless = (8 + header - padding..8 + header).contains(&i);
+                assert!(Checkpoint::read(&path).is_err() || harmless, "byte {i} ^ {flip}");
+                bad[i] = good[i];
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_cut_or_grown_at_any_place_is_refused() {
+        let (_folder, checkpoints) = store();
+        let path = save(&checkpoints, 7);
+        let good = fs::read(&path).unwrap();
+        for length in 0..good.len() {
+            fs::write(&path, &good[..length]).unwrap();
+            assert!(Checkpoint::read(&path).is_err(), "length {length}");
+        }
+        fs::write(&path, [&good[..], &[0]].concat()).unwrap();
+        assert!(Checkpoint::read(&path).is_err());
+        fs::write(&path, vec![0; good.len()]).unwrap();
+        assert!(Checkpoint::read(&path).is_err(), "a file that a power loss left full of zeros");
+    }
+
+    #[test]
+    fn hostile_headers_are_refused_before_memory_is_taken() {
+        let (folder, _) = store();
+        let path = folder.path().join("step-00000001.safetensors");
+        let huge =
+            "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387900],\"data_offsets\":[0,18446744073709551600]}}";
+        let wrap =
+            "{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693951],\"data_offsets\":[0,18446744073709551608]}}";
+        let foreign = "{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}\0\0\0\0";
+        for (header, expected) in [(huge, "damaged"), (wrap, "damaged"), ("{", "damaged"), (foreign, "damaged")] {
+            fs::write(&path, [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat()).unwrap();
+            let message = Checkpoint::read(&path).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+        fs::write(&path, [&u64::MAX.to_le_bytes()[..], b"{}"].concat()).unwrap();
+        assert!(Checkpoint::read(&path).unwrap_err().to_string().contains("longer than it can be"));
+        let length = foreign.len() as u64 - 4;
+        fs::write(&path, [&length.to_le_bytes(), foreign.as_bytes()].concat()).unwrap();
+        assert!(matches!(Checkpoint::read(&path).unwrap_err(), Damage::Foreign(_)));
+    }
+
+    #[test]
+    fn a_damaged_newest_checkpoint_gives_way_to_the_one_before_and_is_set_aside() {
+        let (folder, checkpoints) = store();
+        save(&checkpoints, 10);
+        let newest = save(&checkpoints, 20);
+        let mut bytes = fs::read(&newest).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&newest, bytes).unwrap();
+        let leftover = folder.path().join("step-00000030.safetensors.tmp");
+        fs::write(&leftover, "half").unwrap();
+
+        assert_eq!(checkpoints.latest_valid().unwrap().checkpoint.unwrap().step(), 10);
+        assert!(leftover.exists() && newest.exists(), "looking changes nothing");
+
+        let recovered = checkpoints.recover().unwrap();
+        assert_eq!(recovered.checkpoint.unwrap().step(), 10);
+        let message = recovered.skipped[0].to_string();
+        assert!(message.contains("step-00000020.safetensors.damaged is damaged: its checksum is"), "{message}");
+        assert!(!leftover.exists() && !newest.exists() && recovered.skipped[0].path.exists());
+        save(&checkpoints, 20);
+        assert_eq!(steps(&checkpoints), [20, 10]);
+    }
+
+    #[test]
+    fn a_renamed_checkpoint_is_not_taken_for_another_step() {
+        let (folder, checkpoints) = store();
+        save(&checkpoints, 10);
+        fs::copy(save(&checkpoints, 20), folder.path().join("step-00000021.safetensors")).unwrap();
+        let recovered = checkpoints.latest_valid().unwrap();
+        assert_eq!(recovered.checkpoint.unwrap().step(), 20);
+        assert!(recovered.skipped[0].reason.contains("it holds step 20"));
+    }
+
+    #[test]
+    fn only_damaged_checkpoints_are_an_error_and_none_at_all_are_a_fresh_start() {
+        let (folder, checkpoints) = store();
+        assert!(checkpoints.recover().unwrap().checkpoint.is_none());
+        fs::write(folder.path().join("notes.txt"), "not a checkpoint").unwrap();
+        let path = save(&checkpoints, 1);
+        fs::write(&path, "gone").unwrap();
+        let message = checkpoints.recover().unwrap_err().to_string();
+        assert!(message.contains("no checkpoint is usable") && message.contains("step-00000001"), "{message}");
+        assert!(path.exists(), "nothing was changed");
+    }
+
+    #[test]
+    fn a_checkpoint_of_another_version_is_not_thrown_away() {
+        let (_folder, checkpoints) = store();
+        save(&checkpoints, 10);
+        let newest = save(&checkpoints, 20);
+        let bytes = fs::read(&newest).unwrap();
+        let (old, new) = (b"\"version\":\"1\"", b"\"version\":\"2\"");
+        let at = bytes.windows(old.len()).position(|window| window == old).unwrap();
+        fs::write(&newest, [&bytes[..at], new, &bytes[at + new.len()..]].concat()).unwrap();
+        let message = checkpoints.recover().unwrap_err().to_string();
+        assert!(message.contains("has checkpoint format 2; this program reads format 1"), "{message}");
+        assert_eq!(steps(&checkpoints), [20, 10]);
+    }
+
+    #[test]
+    fn tensors_that_contradict_themselves_are_not_written() {
+        let (_folder, checkpoints) = store();
+        let bytes = floats(&[1.0, 2.0]);
+        let short = TensorRef { name: "w", shape: &[3], element: Element::F32, bytes: &bytes };
+        let right = TensorRef { shape: &[2], ..short };
+        let message = checkpoints.write(1, &[short], "{}").unwrap_err().to_string();
+        assert_eq!(message, "tensor `w` cannot be saved: shape [3] does not have 8 bytes");
+        assert!(checkpoints.write(1, &[right, right], "{}").unwrap_err().to_string().contains("two tensors"));
+        assert_eq!(steps(&checkpoints), Vec::<u64>::new());
+    }
+}

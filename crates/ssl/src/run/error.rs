@@ -1,0 +1,163 @@
+//! What can go wrong with a run folder. Each message names the file, the cause and the way out.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use super::checkpoint::Skipped;
+use crate::recipe::{Difference, RecipeError};
+
+/// Why a run cannot start, go on or be saved.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The path is taken by something that is no folder.
+    #[error("{}: is not a folder; give another --out", path.display())]
+    NotAFolder {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The path does not hold a run.
+    #[error("{}: holds no run (there is no config.toml in it)", path.display())]
+    NotARun {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The folder holds files that are not a run's.
+    #[error("{}: already holds other files ({found}); a run needs a folder of its own: give another --out", path.display())]
+    Unrelated {
+        /// The folder.
+        path: PathBuf,
+        /// Some of what is in it.
+        found: String,
+    },
+    /// The folder holds a run with other settings.
+    #[error(
+        "{}: holds another run, which this command does not continue:\n{}\nGive another --out, or the saved settings \
+         (--recipe {})", path.display(), bullets(differences), path.join("config.toml").display()
+    )]
+    OtherRun {
+        /// The folder.
+        path: PathBuf,
+        /// The settings that differ.
+        differences: Vec<Difference>,
+    },
+    /// The saved settings cannot be read.
+    #[error("{}: the run's saved settings cannot be read: {source}", path.display())]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: RecipeError,
+    },
+    /// Another process trains into the folder.
+    #[error("{}: another process ({holder}) is training into this folder; stop it, or give another --out", path.display())]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+        /// The process, as far as it is known.
+        holder: String,
+    },
+    /// No space left.
+    #[error(
+        "{}: the disk is full{}. {} Free some space and run the same command again",
+        path.display(), bytes(*needed), intact(kept)
+    )]
+    DiskFull {
+        /// The file that did not fit.
+        path: PathBuf,
+        /// Its size, 0 if unknown.
+        needed: u64,
+        /// The checkpoint that a new start continues from.
+        kept: Option<PathBuf>,
+    },
+    /// The folder or disk is read-only.
+    #[error("{}: cannot be written ({source}); give an --out where you may write", path.display())]
+    NotWritable {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Any other failure of the file system.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A tensor that cannot be stored.
+    #[error("tensor `{name}` cannot be saved: {reason}")]
+    BadTensor {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// There are checkpoints, but none can be used.
+    #[error(
+        "{}: no checkpoint is usable:\n{}\nNothing was changed. To start from the beginning, give another --out or \
+         remove these files", folder.display(), bullets(skipped)
+    )]
+    NoValidCheckpoint {
+        /// The folder of the checkpoints.
+        folder: PathBuf,
+        /// Each with what is wrong.
+        skipped: Vec<Skipped>,
+    },
+}
+
+impl RunError {
+    /// Sorts a failed write by what a user can do about it. `needed` is the size of what was to be written.
+    pub(super) fn from_io(action: &'static str, path: &Path, needed: u64, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => RunError::DiskFull { path, needed, kept: None },
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => RunError::NotWritable { path, source },
+            _ => RunError::Io { action, path, source },
+        }
+    }
+
+    /// A failed read: permissions to write do not matter here.
+    pub(super) fn reading(path: &Path, source: io::Error) -> Self {
+        RunError::Io { action: "read", path: path.to_owned(), source }
+    }
+}
+
+fn bytes(needed: u64) -> String {
+    if needed == 0 { String::new() } else { format!("; {needed} bytes were needed") }
+}
+
+fn bullets<T: std::fmt::Display>(items: &[T]) -> String {
+    items.iter().map(|item| format!("  {item}")).collect::<Vec<_>>().join("\n")
+}
+
+fn intact(kept: &Option<PathBuf>) -> String {
+    match kept {
+        Some(path) => format!("The previous checkpoint {} is intact.", path.display()),
+        None => "Nothing else was changed.".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_write_is_sorted_by_what_the_user_can_do() {
+        let say = |kind: ErrorKind| RunError::from_io("write", Path::new("run/x"), 12, kind.into()).to_string();
+        assert!(say(ErrorKind::StorageFull).starts_with("run/x: the disk is full; 12 bytes were needed. Nothing else"));
+        assert!(say(ErrorKind::QuotaExceeded).contains("Free some space and run the same command again"));
+        assert!(say(ErrorKind::ReadOnlyFilesystem).contains("give an --out where you may write"));
+        assert!(say(ErrorKind::PermissionDenied).contains("give an --out where you may write"));
+        assert!(say(ErrorKind::InvalidInput).starts_with("run/x: cannot write: "));
+    }
+
+    #[test]
+    fn a_full_disk_names_the_checkpoint_that_is_intact() {
+        let (path, kept) = ("step-2".into(), Some("step-1".into()));
+        let message = RunError::DiskFull { path, needed: 0, kept }.to_string();
+        assert!(message.contains("the disk is full. The previous checkpoint step-1 is intact."), "{message}");
+    }
+}

@@ -1,0 +1,269 @@
+//! The run folder itself: whose it is, who may write to it, and what is in it.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, TryLockError};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::atomic::{UNFINISHED, replace_with, sync_folder_of};
+use super::checkpoint::Checkpoints;
+use super::error::RunError;
+use super::metrics::{MetricsLog, Truncated};
+use super::tensorboard::EventLog;
+use crate::recipe::Recipe;
+
+const CONFIG: &str = "config.toml";
+const METRICS: &str = "metrics.jsonl";
+const CHECKPOINTS: &str = "checkpoints";
+const LOCK: &str = ".lock";
+
+/// A run folder that this process, and no other, trains into.
+#[derive(Debug)]
+pub struct RunFolder {
+    root: PathBuf,
+    is_new: bool,
+    keep: usize,
+    /// Held for as long as this lives; the system releases it even if the process is killed.
+    _lock: File,
+}
+
+impl RunFolder {
+    /// Creates the folder for this recipe, or opens it if it holds a run that this recipe continues.
+    pub fn open(root: &Path, recipe: &Recipe) -> Result<Self, RunError> {
+        // Looked at before anything is written: a folder that is not ours stays as it is.
+        refuse_foreign(root)?;
+        if !root.exists() {
+            fs::create_dir_all(root).map_err(|source| RunError::from_io("create", root, 0, source))?;
+            sync_folder_of(root).map_err(|source| RunError::from_io("create", root, 0, source))?;
+        }
+        let lock = lock(root)?;
+        // And once more: another process may have started its run here before the lock was ours.
+        refuse_foreign(root)?;
+        let is_new = !is_run(root);
+        let changed = if is_new {
+            true
+        } else {
+            let saved = read_config(root)?;
+            saved.same_run(recipe).map_err(|differences| RunError::OtherRun { path: root.to_owned(), differences })?;
+            saved != *recipe
+        };
+        let checkpoints = root.join(CHECKPOINTS);
+        fs::create_dir_all(&checkpoints).map_err(|source| RunError::from_io("create", &checkpoints, 0, source))?;
+        if changed {
+            replace_with(&root.join(CONFIG), recipe.to_toml().as_bytes())?;
+        }
+        Ok(Self { root: root.to_owned(), is_new, keep: recipe.keep_checkpoints(), _lock: lock })
+    }
+
+    /// The folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Whether the folder was made by this call, rather than found with a run in it.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// The checkpoints of the run.
+    pub fn checkpoints(&self) -> Checkpoints {
+        Checkpoints::new(self.root.join(CHECKPOINTS), self.keep)
+    }
+
+    /// Opens `metrics.jsonl` for a run that goes on after `after` steps, or from its beginning.
+    pub fn metrics(&self, after: Option<u64>) -> Result<(MetricsLog, Truncated), RunError> {
+        MetricsLog::open(&self.root.join(METRICS), after)
+    }
+
+    /// Creates a TensorBoard events file for this start, whose first record has step `first_step`.
+    pub fn events(&self, first_step: u64) -> Result<EventLog, RunError> {
+        EventLog::create(&self.root, first_step)
+    }
+
+    /// Writes any other file of the run (a report, the identity of a bad batch) atomically.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, RunError> {
+        let path = self.root.join(name);
+        replace_with(&path, bytes)?;
+        Ok(path)
+    }
+}
+
+/// Whether a folder holds a run.
+pub fn is_run(root: &Path) -> bool {
+    root.join(CONFIG).is_file()
+}
+
+/// The recipe of the run in a folder, for those who only read it.
+pub fn read_config(root: &Path) -> Result<Recipe, RunError> {
+    if !is_run(root) {
+        return Err(RunError::NotARun { path: root.to_owned() });
+    }
+    let path = root.join(CONFIG);
+    let text = fs::read_to_string(&path).map_err(|source| RunError::reading(&path, source))?;
+    Recipe::from_toml(&text, CONFIG).map_err(|source| RunError::Config { path, source })
+}
+
+impl Checkpoints {
+    /// The checkpoints of the run in a folder, for those who only read them.
+    pub fn of_run(root: &Path) -> Result<Self, RunError> {
+        if is_run(root) {
+            Ok(Self::new(root.join(CHECKPOINTS), 1))
+        } else {
+            Err(RunError::NotARun { path: root.to_owned() })
+        }
+    }
+}
+
+/// An error unless the path is free, an empty folder, one that a start of ours left unfinished, or a run.
+fn refuse_foreign(root: &Path) -> Result<(), RunError> {
+    if !root.exists() {
+        return Ok(());
+    }
+    if !root.is_dir() {
+        return Err(RunError::NotAFolder { path: root.to_owned() });
+    }
+    if is_run(root) {
+        return Ok(());
+    }
+    let failed = |source| RunError::reading(root, source);
+    let mut foreign = Vec::new();
+    for entry in fs::read_dir(root).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if !is_unfinished_start(&entry.file_name(), &entry.path()) {
+            foreign.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    if foreign.is_empty() {
+        return Ok(());
+    }
+    foreign.sort();
+    let more = foreign.len().saturating_sub(3);
+    foreign.truncate(3);
+    let found = foreign.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() };
+    Err(RunError::Unrelated { path: root.to_owned(), found })
+}
+
+/// What a start leaves behind that was killed before it had written its configuration.
+fn is_unfinished_start(name: &OsStr, path: &Path) -> bool {
+    let is_empty_folder = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    name == LOCK || name == format!("{CONFIG}{UNFINISHED}").as_str() || (name == CHECKPOINTS && is_empty_folder())
+}
+
+fn lock(root: &Path) -> Result<File, RunError> {
+    let path = root.join(LOCK);
+    let failed = |source| RunError::from_io("lock", &path, 0, source);
+    let mut file = File::options().create(true).read(true).write(true).truncate(false).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // Only for the message: that the holder cannot be named changes nothing.
+            let _ = (&file).take(64).read_to_string(&mut holder);
+            let holder = if holder.trim().is_empty() { "unknown" } else { holder.trim() };
+            return Err(RunError::Busy { path: root.to_owned(), holder: holder.to_owned() });
+        }
+        Err(TryLockError::Error(source)) => return Err(failed(source)),
+    }
+    file.set_len(0).map_err(failed)?;
+    file.write_all(format!("process {}\n", std::process::id()).as_bytes()).map_err(failed)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::metrics::Record;
+    use super::*;
+    use crate::recipe::{Facts, RawRecipe};
+
+    fn recipe(text: &str) -> Recipe {
+        let facts = Facts { images: 5_000, height: 32, width: 32, labelled: true, fingerprint: 7 };
+        RawRecipe::from_toml(text, "test").unwrap().resolve(&facts).unwrap()
+    }
+
+    #[test]
+    fn the_same_recipe_continues_a_run_and_a_different_one_is_refused_with_its_differences() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("deep/run");
+        assert!(RunFolder::open(&root, &recipe("seed = 1")).unwrap().is_new());
+        assert!(!RunFolder::open(&root, &recipe("seed = 1")).unwrap().is_new());
+        let before = fs::read(root.join(CONFIG)).unwrap();
+        let message = RunFolder::open(&root, &recipe("seed = 2\nout_dim = 64")).unwrap_err().to_string();
+        assert!(message.contains("holds another run"), "{message}");
+        assert!(message.contains("\n  out_dim: 1024 saved, 64 now\n  seed: 1 saved, 2 now\n"), "{message}");
+        assert_eq!(fs::read(root.join(CONFIG)).unwrap(), before, "nothing was overwritten");
+    }
+
+    #[test]
+    fn settings_that_may_change_are_saved_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        RunFolder::open(folder.path(), &recipe("")).unwrap();
+        RunFolder::open(folder.path(), &recipe("log_every = 3")).unwrap();
+        assert_eq!(read_config(folder.path()).unwrap().log_every(), 3);
+    }
+
+    #[test]
+    fn two_processes_cannot_train_into_one_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = RunFolder::open(folder.path(), &recipe("")).unwrap();
+        let message = RunFolder::open(folder.path(), &recipe("")).unwrap_err().to_string();
+        assert!(message.contains(&format!("another process (process {})", std::process::id())), "{message}");
+        drop(first);
+        RunFolder::open(folder.path(), &recipe("")).unwrap();
+    }
+
+    #[test]
+    fn a_folder_with_other_files_is_refused_and_left_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["holiday.jpg", "b", "c", "d"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let message = RunFolder::open(folder.path(), &recipe("")).unwrap_err().to_string();
+        assert!(message.contains("already holds other files (b, c, d and 1 more)"), "{message}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
+        let file = folder.path().join("b");
+        assert!(matches!(RunFolder::open(&file, &recipe("")), Err(RunError::NotAFolder { .. })));
+        assert!(matches!(read_config(folder.path()), Err(RunError::NotARun { .. })));
+        assert!(matches!(Checkpoints::of_run(folder.path()), Err(RunError::NotARun { .. })));
+    }
+
+    #[test]
+    fn a_start_that_was_killed_before_its_first_file_can_be_repeated() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(LOCK), "process 1").unwrap();
+        fs::write(folder.path().join("config.toml.tmp"), "method = ").unwrap();
+        fs::create_dir(folder.path().join(CHECKPOINTS)).unwrap();
+        assert!(RunFolder::open(folder.path(), &recipe("")).unwrap().is_new());
+    }
+
+    #[test]
+    fn checkpoints_without_a_configuration_are_nobodys_to_overwrite() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join(CHECKPOINTS)).unwrap();
+        fs::write(folder.path().join("checkpoints/step-00000001.safetensors"), "").unwrap();
+        assert!(matches!(RunFolder::open(folder.path(), &recipe("")), Err(RunError::Unrelated { .. })));
+    }
+
+    #[test]
+    fn a_damaged_configuration_is_an_error_not_a_new_run() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(CONFIG), "epochs = = 3").unwrap();
+        let message = RunFolder::open(folder.path(), &recipe("")).unwrap_err().to_string();
+        assert!(message.contains("saved settings cannot be read: config.toml:1: not a TOML file"), "{message}");
+    }
+
+    #[test]
+    fn a_run_has_its_log_events_checkpoints_and_other_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::open(folder.path(), &recipe("keep_checkpoints = 1")).unwrap();
+        let record = Record::new(0).number("loss", 1.0);
+        run.metrics(None).unwrap().0.append(&record).unwrap();
+        run.events(0).unwrap().append(&record).unwrap();
+        run.checkpoints().write(1, &[], "{}").unwrap();
+        run.checkpoints().write(2, &[], "{}").unwrap();
+        run.write("report.html", b"<html>").unwrap();
+        assert_eq!(fs::read_to_string(run.root().join(METRICS)).unwrap(), "{\"step\":0,\"loss\":1.0}\n");
+        let read = Checkpoints::of_run(folder.path()).unwrap();
+        assert_eq!(read.latest_valid().unwrap().checkpoint.unwrap().step(), 2);
+        assert_eq!(read.list().unwrap().len(), 1);
+    }
+}

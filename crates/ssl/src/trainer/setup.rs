@@ -1,0 +1,83 @@
+//! From a checked recipe to the parts that a run is made of.
+
+use data::views::MultiCrop;
+use data::{CropGroup, IMAGENET_MEAN, IMAGENET_STD, LoaderConfig};
+use model::{Arch, ConfigError, HeadConfig, VitConfig};
+use tensor::ops::{AdamW, PixelData, Pixels};
+
+use crate::learner::LearnerOptions;
+use crate::loss::LossOptions;
+use crate::optimizer::OptimizerOptions;
+use crate::recipe::{Prototypes, Recipe};
+
+/// Share of the images that may be unreadable before a run is refused.
+const MAX_BAD_SHARE: f64 = 0.05;
+/// Batches prepared ahead.
+const PREFETCH: usize = 4;
+
+/// The backbone of a recipe.
+pub fn vit_config(recipe: &Recipe) -> Result<VitConfig, ConfigError> {
+    let arch: Arch = recipe.arch().as_str().parse()?;
+    let size = recipe.global_size();
+    VitConfig::new(arch, recipe.patch_size(), (size.height, size.width), recipe.channels())
+}
+
+/// The learner of a recipe.
+pub fn learner_options(recipe: &Recipe) -> Result<LearnerOptions, ConfigError> {
+    let vit = vit_config(recipe)?;
+    let head = HeadConfig {
+        inputs: vit.dim,
+        hidden: recipe.head_hidden(),
+        bottleneck: recipe.head_bottleneck(),
+        prototypes: recipe.out_dim(),
+        layers: recipe.head_layers(),
+        batch_norm: recipe.head_batch_norm(),
+    };
+    let loss = LossOptions {
+        prototypes: recipe.prototypes(),
+        centering: recipe.centering(),
+        student_temperature: recipe.student_temp(),
+        center_momentum: recipe.center_momentum(),
+        center_floor: recipe.center_floor(),
+    };
+    let optimizer = OptimizerOptions {
+        adam: AdamW { beta1: recipe.adam_beta1(), beta2: recipe.adam_beta2(), epsilon: recipe.adam_eps() },
+        clip: recipe.clip_grad(),
+        train_magnitude: recipe.prototypes() != Prototypes::L2,
+        decay_magnitude: recipe.decay_prototype_scale(),
+    };
+    Ok(LearnerOptions { vit, head, loss, optimizer, seed: recipe.seed() })
+}
+
+/// The loader of a recipe.
+pub fn loader_config(recipe: &Recipe) -> LoaderConfig {
+    let size = |s: crate::recipe::Size| (s.height, s.width);
+    let scale = |s: crate::recipe::Interval| (s.low, s.high);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    LoaderConfig {
+        batch_size: recipe.batch_size(),
+        seed: recipe.seed(),
+        workers: if recipe.workers() == 0 { cores } else { recipe.workers() },
+        prefetch: PREFETCH,
+        views: MultiCrop {
+            global_size: size(recipe.global_size()),
+            local_size: size(recipe.local_size()),
+            local_crops: recipe.local_crops(),
+            global_scale: scale(recipe.global_scale()),
+            local_scale: scale(recipe.local_scale()),
+            ..MultiCrop::default()
+        },
+        max_bad_share: MAX_BAD_SHARE,
+    }
+}
+
+/// A group of views as the network takes them.
+pub fn pixels(group: &CropGroup) -> Pixels<'_> {
+    Pixels {
+        count: group.count,
+        height: group.height,
+        width: group.width,
+        channels: group.channels,
+        data: PixelData::Bytes { pixels: &group.pixels, mean: &IMAGENET_MEAN, deviation: &IMAGENET_STD },
+    }
+}

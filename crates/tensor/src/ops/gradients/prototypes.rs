@@ -1,0 +1,107 @@
+//! Prototypes, the cross-entropy over them, and the vMF log-normaliser's way into g.
+
+use super::Gradient::{Added, Returned};
+use super::{Gradient, check, check_loss, device, held, normal};
+use crate::{Tensor, ops};
+
+#[test]
+fn logits_differentiate_by_embedding_magnitude_and_direction() {
+    let d = device();
+    // Nine prototypes with magnitudes of either sign.
+    check(
+        vec![normal(&d, 1, &[4, 5]), normal(&d, 2, &[9, 1]), normal(&d, 3, &[9, 5])],
+        |t| ops::prototype_logits(&t[0], &t[1], &t[2]).raw,
+        |t, d_raw| {
+            let mut logits = ops::prototype_logits(&t[0], &t[1], &t[2]);
+            logits.raw.copy_from(d_raw);
+            let (mut dg, mut dv) = (held(&t[1]), held(&t[2]));
+            let dy = ops::prototype_logits_backward(&t[0], &t[1], &t[2], logits, Some((&mut dg, &mut dv)));
+            vec![Returned(dy), Added(dg), Added(dv)]
+        },
+    );
+}
+
+#[test]
+fn frozen_prototypes_give_the_embedding_the_same_gradient() {
+    let d = device();
+    let (y, g, v) = (normal(&d, 1, &[4, 5]), normal(&d, 2, &[9, 1]), normal(&d, 3, &[9, 5]));
+    let [trained, frozen] = [true, false].map(|train| {
+        let logits = ops::prototype_logits(&y, &g, &v);
+        let (mut dg, mut dv) = (held(&g), held(&v));
+        ops::prototype_logits_backward(&y, &g, &v, logits, train.then_some((&mut dg, &mut dv))).to_f64()
+    });
+    assert_eq!(trained, frozen);
+}
+
+#[test]
+fn the_slope_of_the_log_normaliser_is_its_derivative_for_either_sign_of_g() {
+    let d = device();
+    let normalizer = vmf::LogNormalizer::<f64>::new(16).unwrap();
+    check(
+        vec![normal(&d, 1, &[7, 1])],
+        |t| ops::vmf_log_normalizer(&t[0], 0.1, &normalizer).0,
+        |t, dy| {
+            let slope = ops::vmf_log_normalizer(&t[0], 0.1, &normalizer).1.to_f64();
+            let dg: Vec<f64> = slope.iter().zip(&dy.to_f64()).map(|(s, d)| s * d).collect();
+            vec![Returned(dy.device().from_f64(&[7, 1], &dg))]
+        },
+    );
+}
+
+/// Teacher distributions: rows that sum to one.
+fn distributions(seed: u64, rows: usize, count: usize) -> Tensor {
+    let d = device();
+    ops::softmax(&normal(&d, seed, &[rows, count]), 1.5, &d.zeros(&[count]))
+}
+
+#[test]
+fn cross_entropy_differentiates_by_logits_and_shift() {
+    let d = device();
+    let (scale, weight) = (1.7, 0.3);
+    let targets = distributions(5, 3, 6);
+    let targets_of = [vec![2], vec![0, 1], vec![], vec![1, 2]];
+    let (raw, shift) = (normal(&d, 1, &[4, 6]), normal(&d, 2, &[6]));
+    let mut d_raw = raw.duplicate();
+    ops::cross_entropy(&mut d_raw, scale, &shift, &targets, &targets_of, weight);
+    let d_shift = ops::column_sums(&d_raw);
+    ops::add_scale_gradient(&mut d_raw, scale, None);
+    check_loss(
+        vec![raw, shift],
+        |t| {
+            let losses = ops::cross_entropy(&mut t[0].duplicate(), scale, &t[1], &targets, &targets_of, weight);
+            weight * losses.iter().sum::<f64>()
+        },
+        vec![Returned(d_raw), Returned(d_shift)],
+    );
+}
+
+/// The student's loss and the gradients of (y, g, v), as losses.md section 3 puts it together.
+fn student(t: &[Tensor], tau: f64, centre: &Tensor, targets: &Tensor, vmf: bool) -> (f64, Vec<Gradient>) {
+    let targets_of = [vec![0, 1], vec![1], vec![0]];
+    let weight = 0.25;
+    let (mut shift, slope) = if vmf {
+        let normalizer = vmf::LogNormalizer::<f64>::new(16).unwrap();
+        ops::vmf_log_normalizer(&t[1], tau, &normalizer)
+    } else {
+        (t[0].device().zeros(&[t[1].len()]), t[0].device().zeros(&[t[1].len()]))
+    };
+    let centred: Vec<f64> = shift.to_f64().iter().zip(&centre.to_f64()).map(|(s, c)| s - c).collect();
+    shift.copy_from_f64(&centred);
+    let mut logits = ops::prototype_logits(&t[0], &t[1], &t[2]);
+    let losses = ops::cross_entropy(&mut logits.raw, 1.0 / tau, &shift, targets, &targets_of, weight);
+    let (mut dg, mut dv) = (held(&t[1]), held(&t[2]));
+    ops::add_scale_gradient(&mut logits.raw, 1.0 / tau, vmf.then_some((&slope, &mut dg)));
+    let dy = ops::prototype_logits_backward(&t[0], &t[1], &t[2], logits, Some((&mut dg, &mut dv)));
+    (weight * losses.iter().sum::<f64>(), vec![Returned(dy), Added(dg), Added(dv)])
+}
+
+#[test]
+fn the_loss_differentiates_into_y_g_and_v_with_and_without_the_log_normaliser() {
+    let d = device();
+    let (tau, centre, targets) = (0.3, normal(&d, 4, &[5]), distributions(5, 2, 5));
+    for vmf in [false, true] {
+        let inputs = vec![normal(&d, 1, &[3, 16]), normal(&d, 2, &[5, 1]), normal(&d, 3, &[5, 16])];
+        let (_, gradients) = student(&inputs, tau, &centre, &targets, vmf);
+        check_loss(inputs, |t| student(t, tau, &centre, &targets, vmf).0, gradients);
+    }
+}

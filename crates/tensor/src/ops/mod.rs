@@ -1,0 +1,29 @@
+//! The operations of a vision transformer and its losses, each with its derivative.
+//!
+//! A function here checks shapes, makes the result and hands over to the device's kernel. Gradients of parameters are
+//! always *added* to what the caller holds; gradients of activations are returned, or added where the name says so.
+
+mod attention;
+mod linear;
+mod norm;
+mod optimizer;
+mod prototypes;
+mod residual;
+mod tokens;
+
+#[cfg(test)]
+mod gradients;
+
+pub use attention::{Attended, attention, attention_backward, class_attention, class_attention_backward};
+pub use linear::{Affine, linear, linear_backward_input, linear_backward_weight, linear_gelu, linear_residual};
+pub use norm::{
+    BatchStatistics, RowStatistics, batch_norm, batch_norm_backward, gelu, gelu_backward, l2_normalize,
+    l2_normalize_backward, layer_norm, layer_norm_backward,
+};
+pub use optimizer::{AdamW, ParameterUpdate, adamw_and_average, clear, squared_norms};
+pub use prototypes::{
+    Logits, add_scale_gradient, add_scaled, column_mean, column_sums, cross_entropy, log_mean_softmax, move_towards,
+    prototype_logits, prototype_logits_backward, row_summaries, softmax, vmf_log_normalizer,
+};
+pub use residual::{gather, scatter_add};
+pub use tokens::{Grid, PixelData, Pixels, TokenLayout, assemble_tokens, assemble_tokens_backward, patchify};

@@ -1,0 +1,131 @@
+//! Normalisation over rows and columns, and GELU alone.
+
+use rayon::prelude::*;
+
+use crate::cpu::{batch_norm as cpu_batch, layer_norm as cpu_layer, normalize as cpu_l2, on_cpu};
+use crate::rows::Rows;
+use crate::tensor::Tensor;
+
+/// Mean and reciprocal deviation of each normalised row: what the derivative needs besides the input.
+#[derive(Debug)]
+pub struct RowStatistics {
+    mean: Tensor,
+    rstd: Tensor,
+}
+
+/// LayerNorm of the named rows; the result is compact.
+pub fn layer_norm(x: &Tensor, rows: &Rows, weight: &Tensor, bias: &Tensor, epsilon: f64) -> (Tensor, RowStatistics) {
+    assert_eq!((x.rows(), x.columns()), (rows.source_rows(), weight.len()), "input of LayerNorm");
+    let device = x.device();
+    let mut y = device.empty(&[rows.count(), weight.len()]);
+    let (mut mean, mut rstd) = (device.empty(&[rows.count()]), device.empty(&[rows.count()]));
+    on_cpu!(x, T => cpu_layer::forward(
+        device.as_cpu(), T::slice(x), rows, T::slice(weight), T::slice(bias), epsilon,
+        T::slice_mut(&mut y), T::slice_mut(&mut mean), T::slice_mut(&mut rstd),
+    ));
+    (y, RowStatistics { mean, rstd })
+}
+
+/// Adds the gradient of the named rows of `x` to `dx`, and those of weight and bias to theirs.
+pub fn layer_norm_backward(
+    x: &Tensor,
+    rows: &Rows,
+    statistics: &RowStatistics,
+    weight: &Tensor,
+    dy: &Tensor,
+    dx: &mut Tensor,
+    d_weight: &mut Tensor,
+    d_bias: &mut Tensor,
+) {
+    assert_eq!((x.len(), dy.rows()), (dx.len(), rows.count()), "gradients of LayerNorm");
+    on_cpu!(x, T => cpu_layer::backward(
+        x.device().as_cpu(), T::slice(x), rows, T::slice(&statistics.mean), T::slice(&statistics.rstd), T::slice(weight),
+        T::slice(dy), T::slice_mut(dx), T::slice_mut(d_weight), T::slice_mut(d_bias),
+    ));
+}
+
+/// Rows divided by `max(|row|, epsilon)`, and those divisors.
+pub fn l2_normalize(x: &Tensor, epsilon: f64) -> (Tensor, Tensor) {
+    let mut y = x.device().empty(x.shape());
+    let mut norms = x.device().empty(&[x.rows()]);
+    on_cpu!(x, T => cpu_l2::forward(
+        x.device().as_cpu(), T::slice(x), x.columns(), epsilon, T::slice_mut(&mut y), T::slice_mut(&mut norms),
+    ));
+    (y, norms)
+}
+
+/// The gradient of the rows before [`l2_normalize`], from its two results.
+pub fn l2_normalize_backward(y: &Tensor, norms: &Tensor, epsilon: f64, dy: &Tensor) -> Tensor {
+    let mut dx = y.device().empty(y.shape());
+    on_cpu!(y, T => cpu_l2::backward(
+        y.device().as_cpu(), T::slice(y), T::slice(norms), y.columns(), epsilon, T::slice(dy), T::slice_mut(&mut dx),
+    ));
+    dx
+}
+
+/// Column means and biased variances of a batch.
+#[derive(Debug)]
+pub struct BatchStatistics {
+    /// Mean of each column.
+    pub mean: Tensor,
+    /// Biased variance of each column.
+    pub variance: Tensor,
+}
+
+/// Batch normalisation with the statistics of the rows at hand.
+pub fn batch_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> (Tensor, BatchStatistics) {
+    assert_eq!(x.columns(), weight.len(), "columns of a batch norm");
+    let device = x.device();
+    let mut y = device.empty(x.shape());
+    let (mut mean, mut variance) = (device.empty(&[weight.len()]), device.empty(&[weight.len()]));
+    on_cpu!(x, T => cpu_batch::forward(
+        device.as_cpu(), T::slice(x), T::slice(weight), T::slice(bias), epsilon,
+        T::slice_mut(&mut y), T::slice_mut(&mut mean), T::slice_mut(&mut variance),
+    ));
+    (y, BatchStatistics { mean, variance })
+}
+
+/// The gradient of the input of [`batch_norm`]; adds those of weight and bias.
+pub fn batch_norm_backward(
+    x: &Tensor,
+    statistics: &BatchStatistics,
+    weight: &Tensor,
+    epsilon: f64,
+    dy: &Tensor,
+    d_weight: &mut Tensor,
+    d_bias: &mut Tensor,
+) -> Tensor {
+    let mut dx = x.device().empty(x.shape());
+    on_cpu!(x, T => cpu_batch::backward(
+        x.device().as_cpu(), T::slice(x), T::slice(&statistics.mean), T::slice(&statistics.variance), T::slice(weight),
+        epsilon, T::slice(dy), T::slice_mut(&mut dx), T::slice_mut(d_weight), T::slice_mut(d_bias),
+    ));
+    dx
+}
+
+/// GELU of every element: for a layer whose pre-activations are normalised first.
+pub fn gelu(x: &Tensor) -> Tensor {
+    let mut y = x.device().empty(x.shape());
+    on_cpu!(x, T => {
+        let (x_all, y_all) = (T::slice(x), T::slice_mut(&mut y));
+        x.device().as_cpu().install(|| {
+            let n = crate::cpu::ELEMENTS_PER_TASK;
+            x_all.par_chunks(n).zip(y_all.par_chunks_mut(n)).for_each(|(x, y)| crate::cpu::gelu::gelu(x, y));
+        });
+    });
+    y
+}
+
+/// Multiplies `dy` by gelu'(x) in place.
+pub fn gelu_backward(x: &Tensor, dy: &mut Tensor) {
+    on_cpu!(x, T => {
+        let (x_all, dy_all) = (T::slice(x), T::slice_mut(dy));
+        x.device().as_cpu().install(|| {
+            let n = crate::cpu::ELEMENTS_PER_TASK;
+            dy_all
+                .par_chunks_mut(n)
+                .zip(x_all.par_chunks(n))
+                .for_each(|(dy, x)| crate::cpu::gelu::multiply_by_derivative(dy, x));
+        });
+    });
+}

@@ -1,0 +1,92 @@
+//! The update of all parameters: AdamW, and the teacher as a moving average of the student.
+
+use rayon::prelude::*;
+
+use crate::cpu::{on_cpu, optimizer as cpu, reduce};
+use crate::params::ParamSet;
+use crate::tensor::Tensor;
+
+/// AdamW's constants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdamW {
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Added to the square root of the second moment.
+    pub epsilon: f64,
+}
+
+impl Default for AdamW {
+    fn default() -> Self {
+        Self { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 }
+    }
+}
+
+/// What one step does to one parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ParameterUpdate {
+    /// An AdamW step.
+    Train {
+        /// Learning rate.
+        lr: f64,
+        /// Decoupled weight decay.
+        decay: f64,
+        /// Factor on the gradient: one, or less where it was clipped.
+        clip: f64,
+        /// How many steps this parameter has seen, this one included.
+        t: u64,
+    },
+    /// Nothing: no step, no decay, no change of the moments. The teacher still follows.
+    Freeze,
+}
+
+/// One AdamW step on the student, then `teacher = momentum teacher + (1 - momentum) student`, parameter by parameter.
+pub fn adamw_and_average(
+    student: &mut ParamSet,
+    gradient: &ParamSet,
+    first: &mut ParamSet,
+    second: &mut ParamSet,
+    teacher: &mut ParamSet,
+    updates: &[ParameterUpdate],
+    adam: &AdamW,
+    momentum: f64,
+) {
+    assert_eq!(updates.len(), student.len(), "one update for each parameter");
+    let Some(any) = student.tensors().first() else { return };
+    let device = any.device().clone();
+    on_cpu!(any, T => {
+        let slices = student.tensors_mut().iter_mut().zip(gradient.iter())
+            .zip(first.tensors_mut().iter_mut().zip(second.tensors_mut()))
+            .zip(teacher.tensors_mut().iter_mut().zip(updates))
+            .map(|(((value, gradient), (first, second)), (teacher, &update))| cpu::Slices {
+                value: T::slice_mut(value),
+                gradient: T::slice(gradient),
+                first: T::slice_mut(first),
+                second: T::slice_mut(second),
+                teacher: T::slice_mut(teacher),
+                update,
+            })
+            .collect();
+        cpu::step(device.as_cpu(), slices, adam, momentum);
+    });
+}
+
+/// Sum of squares of each tensor of a set.
+pub fn squared_norms(set: &ParamSet) -> Vec<f64> {
+    let Some(any) = set.tensors().first() else { return Vec::new() };
+    on_cpu!(any, T => {
+        let slices: Vec<&[T]> = set.iter().map(T::slice).collect();
+        reduce::squared_norms(any.device().as_cpu(), &slices)
+    })
+}
+
+/// Sets every element of every tensor to zero.
+pub fn clear(tensors: &mut [Tensor]) {
+    let Some(any) = tensors.first() else { return };
+    let device = any.device().clone();
+    on_cpu!(any, T => {
+        let slices: Vec<&mut [T]> = tensors.iter_mut().flat_map(|t| T::slice_mut(t).chunks_mut(crate::cpu::ELEMENTS_PER_TASK)).collect();
+        device.as_cpu().install(|| slices.into_par_iter().for_each(|s| s.fill(T::from_f64(0.0))));
+    });
+}

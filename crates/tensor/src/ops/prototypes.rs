@@ -1,0 +1,166 @@
+//! Prototypes, their softmax, and the cross-entropy between student and teacher.
+//!
+//! Logits are always `scale * raw + shift_k`, where raw = <w_k, y>: a temperature, and for each prototype the vMF
+//! log-normaliser less the centre. The shift is a vector of K, so no mode of the paper needs a pass of its own.
+
+use crate::cpu::{cross_entropy as cpu_ce, on_cpu, prototypes as cpu, reduce, softmax as cpu_softmax};
+use crate::tensor::Tensor;
+
+/// Raw logits <w_k, y> [rows, K] and what their derivative needs.
+#[derive(Debug)]
+pub struct Logits {
+    /// <w_k, y>.
+    pub raw: Tensor,
+    /// 1 / |v_k|.
+    inverse_norms: Tensor,
+}
+
+/// <w_k, y> with w_k = g_k v_k / |v_k|; `direction` is v [K, p], `magnitude` is g [K, 1].
+pub fn prototype_logits(y: &Tensor, magnitude: &Tensor, direction: &Tensor) -> Logits {
+    let (count, dim) = (direction.rows(), direction.columns());
+    assert_eq!((y.columns(), magnitude.len()), (dim, count), "embedding and prototypes");
+    let device = y.device();
+    let (mut raw, mut inverse_norms) = (device.empty(&[y.rows(), count]), device.empty(&[count]));
+    on_cpu!(y, T => cpu::forward(
+        device.as_cpu(), T::slice(y), T::slice(magnitude), T::slice(direction), dim,
+        T::slice_mut(&mut raw), T::slice_mut(&mut inverse_norms),
+    ));
+    Logits { raw, inverse_norms }
+}
+
+/// The gradient of `y`, given that of the raw logits in `logits.raw` (which it uses up); adds those of g and v where the
+/// prototypes are being trained.
+pub fn prototype_logits_backward(
+    y: &Tensor,
+    magnitude: &Tensor,
+    direction: &Tensor,
+    mut logits: Logits,
+    parameters: Option<(&mut Tensor, &mut Tensor)>,
+) -> Tensor {
+    let mut dy = y.device().empty(y.shape());
+    on_cpu!(y, T => cpu::backward(
+        y.device().as_cpu(), T::slice(y), T::slice(magnitude), T::slice(direction), T::slice(&logits.inverse_norms),
+        direction.columns(), T::slice_mut(&mut logits.raw), T::slice_mut(&mut dy),
+        parameters.map(|(dg, dv)| (T::slice_mut(dg), T::slice_mut(dv))),
+    ));
+    dy
+}
+
+/// Delta(|g_k| / tau), the vMF log-normaliser relative to kappa = 0, and its derivative by g_k.
+pub fn vmf_log_normalizer(magnitude: &Tensor, tau: f64, normalizer: &vmf::LogNormalizer<f64>) -> (Tensor, Tensor) {
+    let device = magnitude.device();
+    let (mut value, mut slope) = (device.empty(&[magnitude.len()]), device.empty(&[magnitude.len()]));
+    on_cpu!(magnitude, T => {
+        let g = T::slice(magnitude);
+        for ((&g, value), slope) in g.iter().zip(T::slice_mut(&mut value)).zip(T::slice_mut(&mut slope)) {
+            let kappa = g.to_f64().abs() / tau;
+            *value = T::from_f64(normalizer.relative(kappa));
+            *slope = T::from_f64(normalizer.slope(kappa) * g.to_f64().signum() / tau);
+        }
+    });
+    (value, slope)
+}
+
+/// softmax(scale raw + shift) of every row.
+pub fn softmax(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
+    let mut out = raw.device().empty(raw.shape());
+    assert_eq!(shift.len(), raw.columns(), "one shift for each prototype");
+    on_cpu!(raw, T => cpu_softmax::forward(raw.device().as_cpu(), T::slice(raw), scale, T::slice(shift), T::slice_mut(&mut out)));
+    out
+}
+
+/// ln of the mean over rows of softmax(scale raw + shift), in the log domain: [K].
+pub fn log_mean_softmax(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
+    let mut out = raw.device().empty(&[raw.columns()]);
+    on_cpu!(raw, T => cpu_softmax::log_mean(raw.device().as_cpu(), T::slice(raw), scale, T::slice(shift), T::slice_mut(&mut out)));
+    out
+}
+
+/// scale * (mean over rows of raw) + shift: [K].
+pub fn column_mean(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
+    let mut out = column_sums(raw);
+    let factor = scale / raw.rows() as f64;
+    on_cpu!(raw, T => {
+        for (o, &s) in T::slice_mut(&mut out).iter_mut().zip(T::slice(shift)) {
+            *o = o.mul_add(T::from_f64(factor), s);
+        }
+    });
+    out
+}
+
+/// Sums over rows: [columns].
+pub fn column_sums(x: &Tensor) -> Tensor {
+    let mut out = x.device().zeros(&[x.columns()]);
+    on_cpu!(x, T => reduce::add_column_sums(x.device().as_cpu(), T::slice(x), x.columns(), T::slice_mut(&mut out)));
+    out
+}
+
+/// `value = momentum value + (1 - momentum) target`, with no element of the target below `floor` where one is given.
+pub fn move_towards(value: &mut Tensor, target: &Tensor, momentum: f64, floor: Option<f64>) {
+    on_cpu!(target, T => {
+        let (m, rest) = (T::from_f64(momentum), T::from_f64(1.0 - momentum));
+        let floor = floor.map_or(T::LOWEST, T::from_f64);
+        for (v, &t) in T::slice_mut(value).iter_mut().zip(T::slice(target)) {
+            // In this order a NaN is kept: a floor must not hide that the teacher broke.
+            *v = m * *v + rest * floor.larger(t);
+        }
+    });
+}
+
+/// `a + factor b`.
+pub fn add_scaled(a: &Tensor, factor: f64, b: &Tensor) -> Tensor {
+    let mut out = a.duplicate();
+    assert_eq!(a.len(), b.len(), "vectors of one length");
+    on_cpu!(a, T => {
+        for (o, &b) in T::slice_mut(&mut out).iter_mut().zip(T::slice(b)) {
+            *o = b.mul_add(T::from_f64(factor), *o);
+        }
+    });
+    out
+}
+
+/// Entropy of each row of probabilities, and the column of its largest.
+pub fn row_summaries(probabilities: &Tensor) -> Vec<(f64, usize)> {
+    on_cpu!(probabilities, T => {
+        cpu_softmax::summaries(probabilities.device().as_cpu(), T::slice(probabilities), probabilities.columns())
+    })
+}
+
+/// Cross-entropy of student rows against teacher distributions, with its gradient.
+///
+/// Row r of the student meets the rows `targets_of[r]` of `targets`. Returns each row's summed cross-entropy; `raw`
+/// becomes the gradient of `weight` times the sum of them all with respect to `scale raw + shift`.
+pub fn cross_entropy(
+    raw: &mut Tensor,
+    scale: f64,
+    shift: &Tensor,
+    targets: &Tensor,
+    targets_of: &[Vec<usize>],
+    weight: f64,
+) -> Vec<f64> {
+    assert_eq!((raw.rows(), raw.columns()), (targets_of.len(), targets.columns()), "student rows and teacher columns");
+    let device = raw.device().clone();
+    on_cpu!(targets, T => cpu_ce::forward_backward(
+        device.as_cpu(), T::slice_mut(raw), scale, T::slice(shift), T::slice(targets), targets_of, weight,
+    ))
+}
+
+/// `d_raw = scale d_logits` in place, and, where the shift depends on g, adds `slope_k sum_b d_logits_bk` to dg.
+pub fn add_scale_gradient(d_logits: &mut Tensor, scale: f64, shift_gradient: Option<(&Tensor, &mut Tensor)>) {
+    if let Some((slope, dg)) = shift_gradient {
+        let sums = column_sums(d_logits);
+        on_cpu!(sums, T => {
+            for ((dg, &slope), &sum) in T::slice_mut(dg).iter_mut().zip(T::slice(slope)).zip(T::slice(&sums)) {
+                *dg = slope.mul_add(sum, *dg);
+            }
+        });
+    }
+    let device = d_logits.device().clone();
+    on_cpu!(d_logits, T => {
+        let d = T::slice_mut(d_logits);
+        device.as_cpu().install(|| {
+            use rayon::prelude::*;
+            d.par_chunks_mut(crate::cpu::ELEMENTS_PER_TASK).for_each(|d| d.iter_mut().for_each(|d| *d *= T::from_f64(scale)));
+        });
+    });
+}

@@ -1,0 +1,113 @@
+//! Which rows of a packed token matrix an operation works on.
+
+use std::sync::Arc;
+
+/// Some segments of a packed matrix, in order, and where they lie in the compact matrix made of them alone.
+///
+/// All crops of a batch are one matrix [tokens, dim]; a segment is the rows of one crop. `Rows` says which segments (or
+/// which part of each) take part: all of them, those that drop path keeps, or only the class tokens. An operation
+/// reads the named rows of the large matrix and writes a compact one, or the other way round.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    source_rows: usize,
+    starts: Vec<usize>,
+    offsets: Vec<usize>,
+}
+
+impl Rows {
+    /// All rows of a matrix whose segments have these lengths.
+    pub fn all(lengths: impl IntoIterator<Item = usize>) -> Self {
+        let mut offsets = vec![0];
+        for length in lengths {
+            offsets.push(offsets[offsets.len() - 1] + length);
+        }
+        let starts = offsets[..offsets.len() - 1].to_vec();
+        Self { inner: Arc::new(Inner { source_rows: offsets[offsets.len() - 1], starts, offsets }) }
+    }
+
+    /// The segments whose flag is set.
+    ///
+    /// # Panics
+    /// When there is not one flag for each segment.
+    pub fn keep(&self, flags: &[bool]) -> Self {
+        assert_eq!(flags.len(), self.segments(), "one flag for each segment");
+        let kept = (0..self.segments()).filter(|&s| flags[s]);
+        self.pick(kept.map(|s| (self.start(s), self.segment_len(s))))
+    }
+
+    /// The first row of every segment: the class tokens.
+    pub fn first_of_each(&self) -> Self {
+        self.pick((0..self.segments()).filter(|&s| self.segment_len(s) > 0).map(|s| (self.start(s), 1)))
+    }
+
+    /// The same segments numbered in the compact matrix that they form.
+    pub fn compact(&self) -> Self {
+        Self::all((0..self.segments()).map(|s| self.segment_len(s)))
+    }
+
+    fn pick(&self, ranges: impl Iterator<Item = (usize, usize)>) -> Self {
+        let mut starts = Vec::new();
+        let mut offsets = vec![0];
+        for (start, len) in ranges {
+            starts.push(start);
+            offsets.push(offsets[offsets.len() - 1] + len);
+        }
+        Self { inner: Arc::new(Inner { source_rows: self.inner.source_rows, starts, offsets }) }
+    }
+
+    /// Rows of the large matrix.
+    pub fn source_rows(&self) -> usize {
+        self.inner.source_rows
+    }
+
+    /// Rows of the compact matrix.
+    pub fn count(&self) -> usize {
+        self.inner.offsets[self.segments()]
+    }
+
+    /// Number of segments.
+    pub fn segments(&self) -> usize {
+        self.inner.starts.len()
+    }
+
+    /// Where segment `s` begins in the large matrix.
+    pub fn start(&self, s: usize) -> usize {
+        self.inner.starts[s]
+    }
+
+    /// Rows of segment `s`.
+    pub fn segment_len(&self, s: usize) -> usize {
+        self.inner.offsets[s + 1] - self.inner.offsets[s]
+    }
+
+    /// Where each segment begins in the compact matrix, with its end as a last entry.
+    pub fn offsets(&self) -> &[usize] {
+        &self.inner.offsets
+    }
+
+    /// Whether the compact matrix is the large one.
+    pub fn is_all(&self) -> bool {
+        self.count() == self.source_rows()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_segments_keep_their_place_in_the_source_and_close_up_in_the_compact_matrix() {
+        let rows = Rows::all([3, 2, 4]).keep(&[true, false, true]);
+        assert_eq!((rows.source_rows(), rows.count(), rows.segments()), (9, 7, 2));
+        assert_eq!((rows.start(0), rows.start(1)), (0, 5));
+        assert_eq!(rows.offsets(), [0, 3, 7]);
+        let class = rows.first_of_each();
+        assert_eq!((class.start(1), class.count()), (5, 2));
+        assert!(rows.compact().is_all());
+    }
+}

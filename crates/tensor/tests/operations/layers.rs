@@ -1,0 +1,166 @@
+//! The layers of a transformer block and of a head.
+
+use tensor::ops::Affine;
+use tensor::{Device, Rows, Tensor, ops};
+
+use crate::{Operation, Outputs, normal};
+
+pub(crate) fn operations() -> Vec<Operation> {
+    vec![
+        Operation { name: "linear", tolerance: 2e-6, run: linear },
+        Operation { name: "linear of one row and one output", tolerance: 2e-6, run: thin_linear },
+        Operation { name: "mlp", tolerance: 2e-6, run: mlp },
+        Operation { name: "residual branch", tolerance: 1e-6, run: residual },
+        Operation { name: "layer norm", tolerance: 1e-6, run: layer_norm },
+        Operation { name: "batch norm", tolerance: 2e-6, run: batch_norm },
+        Operation { name: "gelu", tolerance: 5e-7, run: gelu },
+        Operation { name: "l2 normalize", tolerance: 5e-7, run: l2_normalize },
+        Operation { name: "attention", tolerance: 2e-6, run: attention },
+        Operation { name: "class attention", tolerance: 1e-6, run: class_attention },
+    ]
+}
+
+/// Segments as a batch of crops has them: 31 of three lengths, 1500 rows in all.
+fn segments() -> Rows {
+    Rows::all((0..30).map(|i| if i < 6 { 101 } else { 37 }).chain([6]))
+}
+
+/// The same with some left out, as drop path does.
+fn kept() -> Rows {
+    let flags: Vec<bool> = (0..segments().segments()).map(|i| i % 4 != 1).collect();
+    segments().keep(&flags)
+}
+
+/// A weight whose products keep the size of their input.
+fn weight(d: &Device, seed: u64, outputs: usize, inputs: usize) -> Tensor {
+    let scale = 1.0 / (inputs as f32).sqrt();
+    let values: Vec<f32> = normal(d, seed, &[outputs, inputs]).to_f32().iter().map(|w| w * scale).collect();
+    d.from_f32(&[outputs, inputs], &values)
+}
+
+fn linear(d: &Device) -> Outputs {
+    let (x, w, b) = (normal(d, 1, &[1500, 192]), weight(d, 2, 576, 192), normal(d, 3, &[576]));
+    let all = Affine::new(&w, &b);
+    let part = all.clone().part(192..576);
+    let (y, y_part) = (ops::linear(&x, &all), ops::linear(&x, &part));
+    let (dx, dx_part) = (ops::linear_backward_input(&y, &all, None), ops::linear_backward_input(&y_part, &part, None));
+    let (mut dw, mut db) = (d.zeros(&[576, 192]), d.zeros(&[576]));
+    ops::linear_backward_weight(&x, &y, 0..576, &mut dw, &mut db);
+    ops::linear_backward_weight(&x, &y_part, 192..576, &mut dw, &mut db);
+    vec![
+        ("y", y.to_f64()),
+        ("part of y", y_part.to_f64()),
+        ("dx", dx.to_f64()),
+        ("dx of a part", dx_part.to_f64()),
+        ("dw", dw.to_f64()),
+        ("db", db.to_f64()),
+    ]
+}
+
+fn thin_linear(d: &Device) -> Outputs {
+    let (x, w, b) = (normal(d, 1, &[1, 2048]), weight(d, 2, 700, 2048), normal(d, 3, &[700]));
+    let y = ops::linear(&x, &Affine::new(&w, &b));
+    let dx = ops::linear_backward_input(&y, &Affine::new(&w, &b), None);
+    let (tall, w1, b1) = (normal(d, 4, &[1500, 400]), weight(d, 5, 1, 400), normal(d, 6, &[1]));
+    let y1 = ops::linear(&tall, &Affine::new(&w1, &b1));
+    let (mut dw1, mut db1) = (d.zeros(&[1, 400]), d.zeros(&[1]));
+    ops::linear_backward_weight(&tall, &y1, 0..1, &mut dw1, &mut db1);
+    vec![
+        ("y of one row", y.to_f64()),
+        ("dx of one row", dx.to_f64()),
+        ("y of one output", y1.to_f64()),
+        ("dw of one output", dw1.to_f64()),
+        ("db of one output", db1.to_f64()),
+    ]
+}
+
+fn mlp(d: &Device) -> Outputs {
+    let (x, w1, b1) = (normal(d, 1, &[1500, 96]), weight(d, 2, 384, 96), normal(d, 3, &[384]));
+    let (w2, b2, dy) = (weight(d, 4, 96, 384), normal(d, 5, &[96]), normal(d, 6, &[1500, 96]));
+    let (pre, hidden) = ops::linear_gelu(&x, &Affine::new(&w1, &b1));
+    let y = ops::linear(&hidden, &Affine::new(&w2, &b2));
+    let d_pre = ops::linear_backward_input(&dy, &Affine::new(&w2, &b2), Some(&pre));
+    let (mut dw, mut db) = (d.zeros(&[384, 96]), d.zeros(&[384]));
+    ops::linear_backward_weight(&x, &d_pre, 0..384, &mut dw, &mut db);
+    vec![
+        ("pre", pre.to_f64()),
+        ("hidden", hidden.to_f64()),
+        ("y", y.to_f64()),
+        ("d_pre", d_pre.to_f64()),
+        ("dw", dw.to_f64()),
+        ("db", db.to_f64()),
+    ]
+}
+
+fn residual(d: &Device) -> Outputs {
+    let rows = kept();
+    let (stream, x) = (normal(d, 1, &[1500, 96]), normal(d, 2, &[rows.count(), 64]));
+    let (w, b) = (weight(d, 3, 96, 64), normal(d, 4, &[96]));
+    let y = ops::linear_residual(&stream, &rows, 1.25, &x, &Affine::new(&w, &b));
+    let gathered = ops::gather(&y, &rows, 0.8);
+    let mut scattered = stream.duplicate();
+    ops::scatter_add(&gathered, &rows, 0.3, &mut scattered);
+    vec![("y", y.to_f64()), ("gathered", gathered.to_f64()), ("scattered", scattered.to_f64())]
+}
+
+fn layer_norm(d: &Device) -> Outputs {
+    let mut outputs = Vec::new();
+    for (rows, names) in
+        [(segments(), ["y", "dx", "dw", "db"]), (kept(), ["y of kept", "dx of kept", "dw of kept", "db of kept"])]
+    {
+        let (x, w, b) = (normal(d, 1, &[1500, 192]), normal(d, 2, &[192]), normal(d, 3, &[192]));
+        let dy = normal(d, 4, &[rows.count(), 192]);
+        let (y, statistics) = ops::layer_norm(&x, &rows, &w, &b, 1e-6);
+        let (mut dx, mut dw, mut db) = (normal(d, 5, &[1500, 192]), d.zeros(&[192]), d.zeros(&[192]));
+        ops::layer_norm_backward(&x, &rows, &statistics, &w, &dy, &mut dx, &mut dw, &mut db);
+        outputs.extend(names.into_iter().zip([y, dx, dw, db].map(|t| t.to_f64())));
+    }
+    outputs
+}
+
+fn batch_norm(d: &Device) -> Outputs {
+    let (x, w, b) = (normal(d, 1, &[1500, 130]), normal(d, 2, &[130]), normal(d, 3, &[130]));
+    let dy = normal(d, 4, &[1500, 130]);
+    let (y, statistics) = ops::batch_norm(&x, &w, &b, 1e-5);
+    let (mut dw, mut db) = (d.zeros(&[130]), d.zeros(&[130]));
+    let dx = ops::batch_norm_backward(&x, &statistics, &w, 1e-5, &dy, &mut dw, &mut db);
+    vec![
+        ("y", y.to_f64()),
+        ("mean", statistics.mean.to_f64()),
+        ("variance", statistics.variance.to_f64()),
+        ("dx", dx.to_f64()),
+        ("dw", dw.to_f64()),
+        ("db", db.to_f64()),
+    ]
+}
+
+fn gelu(d: &Device) -> Outputs {
+    let (x, mut dy) = (normal(d, 1, &[1500, 130]), normal(d, 2, &[1500, 130]));
+    let y = ops::gelu(&x);
+    ops::gelu_backward(&x, &mut dy);
+    vec![("y", y.to_f64()), ("dx", dy.to_f64())]
+}
+
+fn l2_normalize(d: &Device) -> Outputs {
+    let (x, dy) = (normal(d, 1, &[1500, 100]), normal(d, 2, &[1500, 100]));
+    let (y, norms) = ops::l2_normalize(&x, 1e-12);
+    let dx = ops::l2_normalize_backward(&y, &norms, 1e-12, &dy);
+    vec![("y", y.to_f64()), ("norms", norms.to_f64()), ("dx", dx.to_f64())]
+}
+
+fn attention(d: &Device) -> Outputs {
+    let (rows, heads, dim) = (Rows::all([50, 37, 197, 1, 37, 197]), 3, 192);
+    let (qkv, d_out) = (normal(d, 1, &[rows.count(), 3 * dim]), normal(d, 2, &[rows.count(), dim]));
+    let attended = ops::attention(&qkv, &rows, heads);
+    let d_qkv = ops::attention_backward(&qkv, &rows, heads, &attended, &d_out);
+    vec![("out", attended.out.to_f64()), ("d_qkv", d_qkv.to_f64())]
+}
+
+fn class_attention(d: &Device) -> Outputs {
+    let (rows, heads, dim) = (Rows::all([50, 37, 197, 1, 37, 197]), 3, 192);
+    let (q, kv) = (normal(d, 1, &[rows.segments(), dim]), normal(d, 2, &[rows.count(), 2 * dim]));
+    let d_out = normal(d, 3, &[rows.segments(), dim]);
+    let attended = ops::class_attention(&q, &kv, &rows, heads);
+    let (dq, dkv) = ops::class_attention_backward(&q, &kv, &rows, heads, &attended, &d_out);
+    vec![("out", attended.out.to_f64()), ("dq", dq.to_f64()), ("dkv", dkv.to_f64())]
+}

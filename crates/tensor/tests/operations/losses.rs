@@ -1,0 +1,81 @@
+//! Prototypes, their softmax, the centre, and the loss.
+
+use tensor::{Device, Tensor, ops};
+
+use crate::{Operation, Outputs, normal};
+
+const ROWS: usize = 300;
+const PROTOTYPES: usize = 3000;
+const DIM: usize = 64;
+
+pub(crate) fn operations() -> Vec<Operation> {
+    vec![
+        Operation { name: "prototypes", tolerance: 3e-6, run: prototypes },
+        Operation { name: "log-normaliser", tolerance: 2e-7, run: log_normaliser },
+        Operation { name: "teacher", tolerance: 4e-6, run: teacher },
+        Operation { name: "cross-entropy", tolerance: 2e-6, run: cross_entropy },
+    ]
+}
+
+/// Embeddings on the sphere, magnitudes around one, directions.
+fn head(d: &Device) -> (Tensor, Tensor, Tensor) {
+    let (y, _) = ops::l2_normalize(&normal(d, 1, &[ROWS, DIM]), 1e-12);
+    let magnitudes: Vec<f32> = normal(d, 2, &[PROTOTYPES]).to_f32().iter().map(|n| 1.0 + 0.25 * n).collect();
+    (y, d.from_f32(&[PROTOTYPES, 1], &magnitudes), normal(d, 3, &[PROTOTYPES, DIM]))
+}
+
+fn prototypes(d: &Device) -> Outputs {
+    let (y, g, v) = head(d);
+    let mut logits = ops::prototype_logits(&y, &g, &v);
+    let raw = logits.raw.to_f64();
+    logits.raw.copy_from(&normal(d, 4, &[ROWS, PROTOTYPES]));
+    let (mut dg, mut dv) = (d.zeros(&[PROTOTYPES, 1]), d.zeros(&[PROTOTYPES, DIM]));
+    let dy = ops::prototype_logits_backward(&y, &g, &v, logits, Some((&mut dg, &mut dv)));
+    vec![("raw", raw), ("dy", dy.to_f64()), ("dg", dg.to_f64()), ("dv", dv.to_f64())]
+}
+
+fn log_normaliser(d: &Device) -> Outputs {
+    let normalizer = vmf::LogNormalizer::<f64>::new(DIM).unwrap();
+    let (value, slope) = ops::vmf_log_normalizer(&head(d).1, 0.04, &normalizer);
+    vec![("value", value.to_f64()), ("slope", slope.to_f64())]
+}
+
+fn teacher(d: &Device) -> Outputs {
+    let (y, g, v) = head(d);
+    let (scale, normalizer) = (1.0 / 0.04, vmf::LogNormalizer::<f64>::new(DIM).unwrap());
+    let (shift, _) = ops::vmf_log_normalizer(&g, 0.04, &normalizer);
+    let raw = ops::prototype_logits(&y, &g, &v).raw;
+    let probabilities = ops::softmax(&raw, scale, &shift);
+    let (entropies, best): (Vec<f64>, Vec<usize>) = ops::row_summaries(&probabilities).into_iter().unzip();
+    let p = probabilities.to_f64();
+    let largest = best.iter().enumerate().map(|(r, k)| p[r * PROTOTYPES + k]).collect();
+    let centre = ops::log_mean_softmax(&raw, scale, &shift);
+    let mut moved = normal(d, 5, &[PROTOTYPES]);
+    ops::move_towards(&mut moved, &centre, 0.9, Some(-9.0));
+    vec![
+        ("probabilities", p),
+        ("entropies", entropies),
+        ("largest", largest),
+        ("log mean", centre.to_f64()),
+        ("column mean", ops::column_mean(&raw, scale, &shift).to_f64()),
+        ("column sums", ops::column_sums(&raw).to_f64()),
+        ("centre", moved.to_f64()),
+        ("shift less centre", ops::add_scaled(&shift, -25.0, &moved).to_f64()),
+    ]
+}
+
+fn cross_entropy(d: &Device) -> Outputs {
+    let (y, g, v) = head(d);
+    let (scale, normalizer) = (1.0 / 0.1, vmf::LogNormalizer::<f64>::new(DIM).unwrap());
+    let (shift, slope) = ops::vmf_log_normalizer(&g, 0.1, &normalizer);
+    let targets = ops::softmax(&normal(d, 6, &[40, PROTOTYPES]), 3.0, &d.zeros(&[PROTOTYPES]));
+    // Rows of global crops meet one target, rows of local crops two.
+    let targets_of: Vec<Vec<usize>> =
+        (0..ROWS).map(|r| if r < 40 { vec![39 - r] } else { vec![r % 20, 20 + r % 20] }).collect();
+    let mut raw = ops::prototype_logits(&y, &g, &v).raw;
+    let losses = ops::cross_entropy(&mut raw, scale, &shift, &targets, &targets_of, 1.0 / 560.0);
+    let gradient = raw.to_f64();
+    let mut dg = d.zeros(&[PROTOTYPES, 1]);
+    ops::add_scale_gradient(&mut raw, scale, Some((&slope, &mut dg)));
+    vec![("losses", losses), ("gradient", gradient), ("d_raw", raw.to_f64()), ("dg", dg.to_f64())]
+}

@@ -1,0 +1,85 @@
+//! One list of operations, run on every kind of device and every number of threads.
+//!
+//! Shapes are large enough that a kernel cuts its work into several tasks, and uneven enough that the last one is short.
+//! A new device joins with one test: `follows_double_precision(&device, how much looser than single precision)`.
+
+mod layers;
+mod losses;
+mod optimizer;
+mod tokens;
+
+use random::{Key, Purpose};
+use tensor::{CpuOptions, Device, Precision, Tensor};
+
+/// What an operation gave, by name.
+type Outputs = Vec<(&'static str, Vec<f64>)>;
+
+/// Some operations that belong together, forward and backward.
+#[derive(Clone)]
+struct Operation {
+    name: &'static str,
+    /// How far single precision may be from double precision, relative to an output's largest element.
+    tolerance: f64,
+    run: fn(&Device) -> Outputs,
+}
+
+fn operations() -> Vec<Operation> {
+    [layers::operations(), tokens::operations(), losses::operations(), optimizer::operations()].concat()
+}
+
+/// Standard normal values, the same on every device: they are exact in single precision.
+fn normal(device: &Device, seed: u64, shape: &[usize]) -> Tensor {
+    let mut stream = Key::new(seed, Purpose::Bench).stream();
+    let values: Vec<f32> = (0..shape.iter().product()).map(|_| stream.normal() as f32).collect();
+    device.from_f32(shape, &values)
+}
+
+fn cpu(threads: usize, precision: Precision) -> Device {
+    Device::cpu(CpuOptions { threads: Some(threads), precision }).unwrap()
+}
+
+fn run(operation: &Operation, device: &Device) -> Outputs {
+    let outputs = (operation.run)(device);
+    device.finish().unwrap();
+    for (output, values) in &outputs {
+        assert!(values.iter().all(|v| v.is_finite()), "{}: {output} is not finite", operation.name);
+    }
+    outputs
+}
+
+/// Runs every operation on a device and in double precision on the host; `looser` multiplies the tolerances.
+#[track_caller]
+fn follows_double_precision(device: &Device, looser: f64) {
+    let reference = cpu(2, Precision::F64);
+    for operation in operations() {
+        let (got, want) = (run(&operation, device), run(&operation, &reference));
+        for ((output, got), (_, want)) in got.iter().zip(&want) {
+            assert_eq!(got.len(), want.len(), "{}: {output}", operation.name);
+            let scale = want.iter().fold(0.0, |m: f64, w| m.max(w.abs()));
+            let error = got.iter().zip(want).map(|(g, w)| (g - w).abs()).fold(0.0, f64::max) / scale;
+            println!("{}: {output} differs by {error:.1e}", operation.name);
+            assert!(error <= operation.tolerance * looser, "{}: {output} differs by {error:e}", operation.name);
+        }
+    }
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    for (precision, threads) in [(Precision::F32, &[1, 2, 3, 4][..]), (Precision::F64, &[1, 3])] {
+        let devices: Vec<Device> = threads.iter().map(|&threads| cpu(threads, precision)).collect();
+        for operation in operations() {
+            let first = run(&operation, &devices[0]);
+            for (device, threads) in devices.iter().zip(threads).skip(1) {
+                for ((output, got), (_, want)) in run(&operation, device).iter().zip(&first) {
+                    let same = got.len() == want.len() && got.iter().zip(want).all(|(g, w)| g.to_bits() == w.to_bits());
+                    assert!(same, "{}: {output} depends on the number of threads ({threads})", operation.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn single_precision_follows_double_precision() {
+    follows_double_precision(&cpu(2, Precision::F32), 1.0);
+}

@@ -1,0 +1,52 @@
+//! From pixels to packed tokens.
+
+use tensor::ops::{Grid, PixelData, Pixels, TokenLayout};
+use tensor::{Device, ops};
+
+use crate::{Operation, Outputs, normal};
+
+pub(crate) fn operations() -> Vec<Operation> {
+    vec![
+        Operation { name: "patchify", tolerance: 0.0, run: patchify },
+        Operation { name: "tokens", tolerance: 1e-6, run: assemble },
+    ]
+}
+
+fn patchify(d: &Device) -> Outputs {
+    let bytes: Vec<u8> = (0..3 * 50 * 40 * 3u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let values: Vec<f64> = normal(d, 1, &[2, 3, 33, 33]).to_f64();
+    let (mean, deviation) = (&[0.485f32, 0.456, 0.406][..], &[0.229f32, 0.224, 0.225][..]);
+    let groups = [
+        Pixels {
+            count: 3,
+            height: 50,
+            width: 40,
+            channels: 3,
+            data: PixelData::Bytes { pixels: &bytes, mean, deviation },
+        },
+        Pixels { count: 2, height: 33, width: 33, channels: 3, data: PixelData::Values(&values) },
+    ];
+    vec![("patches", ops::patchify(d, &groups, 8).to_f64())]
+}
+
+fn assemble(d: &Device) -> Outputs {
+    let learnt = (14, 14);
+    let layout = TokenLayout::new(vec![
+        (2, Grid::new((14, 14), learnt)),
+        (5, Grid::new((6, 6), learnt)),
+        (1, Grid::new((16, 10), learnt)),
+    ]);
+    let (rows, dim) = (layout.rows(), 48);
+    let patches = normal(d, 1, &[rows.count() - rows.segments(), dim]);
+    let (class, position) = (normal(d, 2, &[1, 1, dim]), normal(d, 3, &[1, 197, dim]));
+    let x = ops::assemble_tokens(&layout, &patches, &class, &position);
+    let dx = normal(d, 4, &[rows.count(), dim]);
+    let (mut d_class, mut d_position) = (d.zeros(&[1, 1, dim]), d.zeros(&[1, 197, dim]));
+    let d_patches = ops::assemble_tokens_backward(&layout, &dx, &mut d_class, &mut d_position);
+    vec![
+        ("x", x.to_f64()),
+        ("d_patches", d_patches.to_f64()),
+        ("d_class", d_class.to_f64()),
+        ("d_position", d_position.to_f64()),
+    ]
+}
