@@ -82,7 +82,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
 fn asked_recipe(args: &PretrainArgs) -> Result<RawRecipe, CliError> {
     let mut machine = RawRecipe::default();
     if let Some(threads) = args.device.thread_count() {
-        machine.set_text("workers", &threads.to_string(), "--threads")?;
+        machine.set_text("workers", &threads.to_string(), "--threads or RAYON_NUM_THREADS")?;
     }
     let file = match &args.recipe {
         Some(path) => RawRecipe::from_file(path)?,

@@ -26,7 +26,7 @@ impl Console {
         }
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
         // The template is a constant: it can only fail while it is being written.
-        if let Ok(style) = ProgressStyle::with_template("[{bar:28}] {pos}/{len}  {msg}") {
+        if let Ok(style) = ProgressStyle::with_template("[{wide_bar}] {pos}/{len}  {msg}") {
             bar.set_style(style.progress_chars("=> "));
         }
         Self { bar: Some(bar) }

@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -25,7 +27,7 @@ pub const SMALL: [&str; 24] = [
     "--out-dim",
     "32",
     "--epochs",
-    "4",
+    "9",
     "--set",
     "head_hidden=32",
     "--set",
@@ -122,6 +124,36 @@ pub fn timeless_metrics(run: &Path) -> Vec<Value> {
 /// The checkpoint after a number of steps.
 pub fn checkpoint(run: &Path, step: u64) -> PathBuf {
     run.join(format!("checkpoints/step-{step:08}.safetensors"))
+}
+
+/// How many checkpoints a run has now.
+pub fn checkpoints(run: &Path) -> usize {
+    let is_whole = |entry: &fs::DirEntry| entry.path().extension().is_some_and(|e| e == "safetensors");
+    match fs::read_dir(run.join("checkpoints")) {
+        Ok(entries) => entries.filter_map(Result::ok).filter(is_whole).count(),
+        Err(_) => 0,
+    }
+}
+
+/// The newest checkpoint that a run has now: its step, 0 for none.
+pub fn newest_step(run: &Path) -> u64 {
+    let step = |entry: fs::DirEntry| {
+        entry.file_name().to_str()?.strip_prefix("step-")?.strip_suffix(".safetensors")?.parse().ok()
+    };
+    match fs::read_dir(run.join("checkpoints")) {
+        Ok(entries) => entries.filter_map(Result::ok).filter_map(step).max().unwrap_or(0),
+        Err(_) => 0,
+    }
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: not within a minute");
+        sleep(Duration::from_millis(1));
+    }
 }
 
 /// Everything below a folder, by name, with its content.

@@ -74,6 +74,8 @@ impl RawRecipe {
         let global_scale = self.global_scale.or_derive(|| global_scale(short, local_crops.value));
         let local_scale = self.local_scale.or_derive(|| local_scale(short, global_scale.value));
 
+        let blur_sigma = self.blur_sigma.or_derive(|| blur_sigma(global_size.value.short()));
+
         let epochs = self.epochs.or_derive(|| epochs(images));
         let batch_size = self.batch_size.or_derive(|| batch_size(images));
         let (runs, batch) = (epochs.value, batch_size.value);
@@ -92,6 +94,7 @@ impl RawRecipe {
             local_crops,
             global_scale,
             local_scale,
+            blur_sigma,
             out_dim: self.out_dim.or_derive(|| out_dim(images)),
             head_hidden: self.head_hidden.or_usual(2048, for_nano(512)),
             head_bottleneck: self.head_bottleneck.or_usual(256, for_nano(128)),
@@ -199,6 +202,14 @@ fn lowest_shares(short: usize) -> (f64, f64) {
         96.. => (0.3, 0.1),
         _ => (0.4, 0.15),
     }
+}
+
+/// Blur is in pixels: what softens a view of 224 wipes out one of 32.
+fn blur_sigma(side: usize) -> (f64, String) {
+    if side >= 224 {
+        return (2.0, "2 for views of 224 pixels and more".to_owned());
+    }
+    (2.0 * side as f64 / 224.0, format!("2 for views of 224 pixels, in proportion for {side}"))
 }
 
 fn global_scale(short: usize, local_crops: usize) -> (Interval, String) {

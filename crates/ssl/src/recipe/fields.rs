@@ -132,6 +132,8 @@ recipe! {
     global_scale: Interval, Rule::Interval, Fixed;
     /// Shares of the image's area that a local view may cover.
     local_scale: Interval, Rule::Interval, Fixed;
+    /// Largest standard deviation of a view's blur in pixels; the smallest is a twentieth of it.
+    blur_sigma: f64, above(0.0, 100.0), Fixed;
 
     /// Number of prototypes K.
     out_dim: usize, Rule::Whole(2, 1 << 24), Fixed;

@@ -65,6 +65,7 @@ pub fn loader_config(recipe: &Recipe) -> LoaderConfig {
             local_crops: recipe.local_crops(),
             global_scale: scale(recipe.global_scale()),
             local_scale: scale(recipe.local_scale()),
+            blur_sigma: (recipe.blur_sigma() / 20.0, recipe.blur_sigma()),
             ..MultiCrop::default()
         },
         max_bad_share: MAX_BAD_SHARE,
