@@ -143,13 +143,8 @@ mod tests {
     #[test]
     fn every_coordinate_of_a_key_changes_its_stream() {
         let base = Key::new(1, Purpose::View);
-        let others = [
-            Key::new(2, Purpose::View),
-            Key::new(1, Purpose::Init),
-            base.epoch(1),
-            base.sample(1),
-            base.view(1),
-        ];
+        let others =
+            [Key::new(2, Purpose::View), Key::new(1, Purpose::Init), base.epoch(1), base.sample(1), base.view(1)];
         let first = base.stream().bits();
         for other in others {
             assert_ne!(first, other.stream().bits(), "{other:?}");

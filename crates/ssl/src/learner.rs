@@ -111,6 +111,17 @@ impl Learner {
         drop_path: Option<&DropPath>,
         values: &StepValues,
     ) -> Result<StepReport, LearnError> {
+        let device = self.device.clone();
+        device.run(|| self.step_on_device(views, batch, drop_path, values))
+    }
+
+    fn step_on_device(
+        &mut self,
+        views: &[Pixels<'_>],
+        batch: usize,
+        drop_path: Option<&DropPath>,
+        values: &StepValues,
+    ) -> Result<StepReport, LearnError> {
         let pairing = Pairing { batch, views: views.iter().map(|g| g.count).sum::<usize>() / batch };
         let teacher = self.teacher_logits(&views[..1])?;
         let teacher = Side { logits: teacher, magnitude: &self.teacher[self.head.magnitude()] };
@@ -147,7 +158,7 @@ impl Learner {
 
     /// Class-token features of the teacher, [images, dim].
     pub fn teacher_features(&self, images: &[Pixels<'_>]) -> Result<tensor::Tensor, LearnError> {
-        Ok(self.vit.features(&self.teacher, &self.device, images)?)
+        Ok(self.device.run(|| self.vit.features(&self.teacher, &self.device, images))?)
     }
 
     /// The gradient of the last step: for tests and for looking at it.

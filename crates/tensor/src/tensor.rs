@@ -115,7 +115,8 @@ impl Tensor {
 
     /// Sets every element.
     pub fn fill(&mut self, value: f64) {
-        crate::cpu::on_cpu!(self, T => T::slice_mut(self).fill(T::from_f64(value)));
+        let device = self.device.clone();
+        crate::cpu::on_cpu!(self, T => device.as_cpu().fill(T::slice_mut(self), T::from_f64(value)));
     }
 
     /// Overwrites the elements from the host.

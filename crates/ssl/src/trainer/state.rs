@@ -66,7 +66,8 @@ pub(super) fn restore(checkpoint: &Checkpoint, learner: &mut Learner) -> Result<
         fetch(&format!("second/{name}"), &mut learner.optimizer.second[id])?;
     }
     fetch("center", learner.loss.center_mut())?;
-    let state: Value = serde_json::from_str(checkpoint.state()).map_err(|e| broken(format!("has a broken state: {e}")))?;
+    let state: Value =
+        serde_json::from_str(checkpoint.state()).map_err(|e| broken(format!("has a broken state: {e}")))?;
     let numbers = |key: &str| -> Option<Vec<u64>> { state.get(key)?.as_array()?.iter().map(Value::as_u64).collect() };
     let steps = numbers("optimizer_steps").filter(|s| s.len() == names.len());
     learner.optimizer.steps = steps.ok_or_else(|| broken("has no step counts".into()))?;

@@ -41,6 +41,12 @@ impl Shape<'_> {
     fn scale<T: Real>(&self) -> T {
         T::from_f64(1.0 / (self.head_dim as f64).sqrt())
     }
+    /// The most queries of a segment, and the most pairs of a query and a key.
+    fn largest(&self) -> (usize, usize) {
+        let segments = 0..self.query_rows.segments();
+        let longest = segments.clone().map(|s| self.queries(s).len()).max().unwrap_or(0);
+        (longest, segments.map(|s| self.queries(s).len() * self.keys(s).len()).max().unwrap_or(0))
+    }
     fn queries(&self, s: usize) -> std::ops::Range<usize> {
         self.query_rows.offsets()[s]..self.query_rows.offsets()[s + 1]
     }
@@ -103,24 +109,27 @@ simd! {
 pub(crate) fn forward<T: Real>(cpu: &Cpu, x: Qkv<'_, T>, shape: Shape<'_>, out: &mut [T], lse: &mut [T]) {
     let (dim, width, heads) = (shape.dim(), shape.head_dim, shape.heads);
     let segments = shape.query_rows.segments();
+    let (longest, room) = shape.largest();
     let out = split_mut(out, (0..segments).map(|s| shape.queries(s).len() * dim));
     let lse = split_mut(lse, (0..segments).map(|s| shape.queries(s).len() * heads));
     cpu.install(|| {
-        (out, lse).into_par_iter().enumerate().for_each_init(Vec::new, |scratch, (s, (out, lse))| {
-            let (nq, nk) = (shape.queries(s).len(), shape.keys(s).len());
-            scratch.resize(nq * nk + nq, T::ZERO);
-            let (scores, inverse_sum) = scratch.split_at_mut(nq * nk);
-            let (q, k, v) = views(x, shape, s);
-            for head in 0..heads {
-                let column = head * width;
-                scores_of(q, k, column, width, shape.scale(), x, nq, nk, scores);
-                softmax_unnormalised(scores, nk, lse, inverse_sum, head, heads);
-                let v = Matrix::new(&v[column..], nk, width, x.kv_stride);
-                let o = MatrixMut::new(&mut out[column..], nq, width, dim);
-                gemm(o, false, T::ONE, Matrix::new(scores, nq, nk, nk), v, Threads::One);
-                scale_rows(out, dim, column, width, inverse_sum);
-            }
-        });
+        (out, lse).into_par_iter().enumerate().for_each_init(
+            || cpu.allocate(room + longest),
+            |scratch, (s, (out, lse))| {
+                let (nq, nk) = (shape.queries(s).len(), shape.keys(s).len());
+                let (scores, inverse_sum) = scratch.as_mut_slice()[..nq * nk + nq].split_at_mut(nq * nk);
+                let (q, k, v) = views(x, shape, s);
+                for head in 0..heads {
+                    let column = head * width;
+                    scores_of(q, k, column, width, shape.scale(), x, nq, nk, scores);
+                    softmax_unnormalised(scores, nk, lse, inverse_sum, head, heads);
+                    let v = Matrix::new(&v[column..], nk, width, x.kv_stride);
+                    let o = MatrixMut::new(&mut out[column..], nq, width, dim);
+                    gemm(o, false, T::ONE, Matrix::new(scores, nq, nk, nk), v, Threads::One);
+                    scale_rows(out, dim, column, width, inverse_sum);
+                }
+            },
+        );
     });
 }
 
@@ -142,6 +151,7 @@ pub(crate) fn backward<T: Real>(
 ) {
     let (dim, width, heads) = (shape.dim(), shape.head_dim, shape.heads);
     let segments = shape.query_rows.segments();
+    let (_, room) = shape.largest();
     let dkv = split_mut(grad.dkv, (0..segments).map(|s| shape.keys(s).len() * x.kv_stride));
     let dq: Vec<Option<&mut [T]>> = match grad.dq {
         Some(dq) => {
@@ -150,36 +160,38 @@ pub(crate) fn backward<T: Real>(
         None => (0..segments).map(|_| None).collect(),
     };
     cpu.install(|| {
-        (dkv, dq).into_par_iter().enumerate().for_each_init(Vec::new, |scratch, (s, (dkv, mut dq))| {
-            let (queries, nq, nk) = (shape.queries(s), shape.queries(s).len(), shape.keys(s).len());
-            scratch.resize(2 * nq * nk, T::ZERO);
-            let (p, dp) = scratch.split_at_mut(nq * nk);
-            let (q, k, v) = views(x, shape, s);
-            let lse = &lse[queries.start * heads..queries.end * heads];
-            let rows = queries.start * dim..queries.end * dim;
-            let (out, d_out) = (&out[rows.clone()], &d_out[rows]);
-            for head in 0..heads {
-                let column = head * width;
-                let scale = shape.scale();
-                scores_of(q, k, column, width, scale, x, nq, nk, p);
-                softmax_from_lse(p, nk, lse, head, heads);
-                let dout_h = Matrix::new(&d_out[column..], nq, width, dim);
-                let v_h = Matrix::new(&v[column..], nk, width, x.kv_stride);
-                // dv = p^T do;  dp = do v^T
-                let dv = MatrixMut::new(&mut dkv[x.v_column + column..], nk, width, x.kv_stride);
-                gemm(dv, false, T::ONE, Matrix::new(p, nq, nk, nk).transposed(), dout_h, Threads::One);
-                gemm(MatrixMut::new(dp, nq, nk, nk), false, T::ONE, dout_h, v_h.transposed(), Threads::One);
-                score_gradient(dp, p, nk, d_out, out, dim, column, width);
-                // dk = ds^T q / sqrt(d);  dq = ds k / sqrt(d)
-                let ds = Matrix::new(dp, nq, nk, nk);
-                let q_h = Matrix::new(&q[column..], nq, width, x.q_stride);
-                let dk = MatrixMut::new(&mut dkv[x.k_column + column..], nk, width, x.kv_stride);
-                gemm(dk, false, scale, ds.transposed(), q_h, Threads::One);
-                let dq = dq.as_deref_mut().unwrap_or(dkv);
-                let dq = MatrixMut::new(&mut dq[column..], nq, width, x.q_stride);
-                gemm(dq, false, scale, ds, Matrix::new(&k[column..], nk, width, x.kv_stride), Threads::One);
-            }
-        });
+        (dkv, dq).into_par_iter().enumerate().for_each_init(
+            || cpu.allocate(2 * room),
+            |scratch, (s, (dkv, mut dq))| {
+                let (queries, nq, nk) = (shape.queries(s), shape.queries(s).len(), shape.keys(s).len());
+                let (p, dp) = scratch.as_mut_slice()[..2 * nq * nk].split_at_mut(nq * nk);
+                let (q, k, v) = views(x, shape, s);
+                let lse = &lse[queries.start * heads..queries.end * heads];
+                let rows = queries.start * dim..queries.end * dim;
+                let (out, d_out) = (&out[rows.clone()], &d_out[rows]);
+                for head in 0..heads {
+                    let column = head * width;
+                    let scale = shape.scale();
+                    scores_of(q, k, column, width, scale, x, nq, nk, p);
+                    softmax_from_lse(p, nk, lse, head, heads);
+                    let dout_h = Matrix::new(&d_out[column..], nq, width, dim);
+                    let v_h = Matrix::new(&v[column..], nk, width, x.kv_stride);
+                    // dv = p^T do;  dp = do v^T
+                    let dv = MatrixMut::new(&mut dkv[x.v_column + column..], nk, width, x.kv_stride);
+                    gemm(dv, false, T::ONE, Matrix::new(p, nq, nk, nk).transposed(), dout_h, Threads::One);
+                    gemm(MatrixMut::new(dp, nq, nk, nk), false, T::ONE, dout_h, v_h.transposed(), Threads::One);
+                    score_gradient(dp, p, nk, d_out, out, dim, column, width);
+                    // dk = ds^T q / sqrt(d);  dq = ds k / sqrt(d)
+                    let ds = Matrix::new(dp, nq, nk, nk);
+                    let q_h = Matrix::new(&q[column..], nq, width, x.q_stride);
+                    let dk = MatrixMut::new(&mut dkv[x.k_column + column..], nk, width, x.kv_stride);
+                    gemm(dk, false, scale, ds.transposed(), q_h, Threads::One);
+                    let dq = dq.as_deref_mut().unwrap_or(dkv);
+                    let dq = MatrixMut::new(&mut dq[column..], nq, width, x.q_stride);
+                    gemm(dq, false, scale, ds, Matrix::new(&k[column..], nk, width, x.kv_stride), Threads::One);
+                }
+            },
+        );
     });
 }
 

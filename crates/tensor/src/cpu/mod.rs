@@ -5,6 +5,7 @@
 
 mod gemm;
 mod memory;
+mod product;
 mod real;
 mod simd;
 mod vector;
@@ -28,6 +29,7 @@ pub(crate) mod tokens;
 pub(crate) mod testing;
 
 use rayon::ThreadPool;
+use rayon::prelude::*;
 
 use crate::device::{CpuOptions, DeviceError, DeviceUse, Precision};
 use crate::tensor::DType;
@@ -107,6 +109,10 @@ impl Cpu {
         self.memory.take(len)
     }
 
+    pub(crate) fn fill<T: Real>(&self, slice: &mut [T], value: T) {
+        self.install(|| slice.par_chunks_mut(ELEMENTS_PER_TASK).for_each(|part| part.fill(value)));
+    }
+
     /// Runs a body with this device's threads as rayon's current pool.
     pub(crate) fn install<R: Send>(&self, body: impl FnOnce() -> R + Send) -> R {
         self.pool.install(body)
@@ -122,4 +128,16 @@ pub(crate) fn split_mut<T>(mut slice: &mut [T], lengths: impl Iterator<Item = us
         slice = rest;
     }
     pieces
+}
+
+/// Where each of some consecutive pieces begins.
+pub(crate) fn starts(lengths: &[usize]) -> Vec<usize> {
+    lengths
+        .iter()
+        .scan(0, |at, length| {
+            let start = *at;
+            *at += length;
+            Some(start)
+        })
+        .collect()
 }

@@ -61,9 +61,11 @@ simd! {
 }
 
 simd! {
-    fn average<T: Real>(teacher: &mut [T], value: &[T], momentum: T, rest: T) {
+    /// t + (1 - m) (p - t) rather than m t + (1 - m) p: rounded to f32, m and 1 - m do not add up to one, and over many
+    /// steps that would pull the teacher off by up to a thousandth.
+    fn average<T: Real>(teacher: &mut [T], value: &[T], rest: T) {
         for (t, &p) in teacher.iter_mut().zip(value) {
-            *t = momentum * *t + rest * p;
+            *t = rest.mul_add(p - *t, *t);
         }
     }
 }
@@ -93,7 +95,7 @@ pub(crate) fn step<T: Real>(cpu: &Cpu, parameters: Vec<Slices<'_, T>>, adam: &Ad
             if let Some(step) = step {
                 adamw(value, gradient, first, second, step);
             }
-            average(teacher, value, T::from_f64(momentum), T::from_f64(1.0 - momentum));
+            average(teacher, value, T::from_f64(1.0 - momentum));
         });
     });
 }

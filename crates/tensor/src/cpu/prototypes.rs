@@ -82,15 +82,18 @@ pub(crate) fn backward<T: Real>(
         {
             let d_logits = &*d_logits;
             let tasks = (dg.par_chunks_mut(PER_TASK), dv.par_chunks_mut(PER_TASK * dim)).into_par_iter();
-            tasks.enumerate().for_each_init(Vec::new, |dw, (task, (dg, dv))| {
-                let (first, here) = (task * PER_TASK, dg.len());
-                dw.resize(here * dim, T::ZERO);
-                let columns = Matrix::new(&d_logits[first..], rows, here, count).transposed();
-                let y = Matrix::new(y, rows, dim, dim);
-                gemm(MatrixMut::new(dw, here, dim, dim), false, T::ONE, columns, y, Threads::One);
-                let (v, range) = (&v[first * dim..(first + here) * dim], first..first + here);
-                through_weight_norm(dw, v, dim, &g[range.clone()], &inverse[range], dg, dv);
-            });
+            tasks.enumerate().for_each_init(
+                || cpu.allocate(PER_TASK * dim),
+                |dw, (task, (dg, dv))| {
+                    let (first, here) = (task * PER_TASK, dg.len());
+                    let dw = &mut dw.as_mut_slice()[..here * dim];
+                    let columns = Matrix::new(&d_logits[first..], rows, here, count).transposed();
+                    let y = Matrix::new(y, rows, dim, dim);
+                    gemm(MatrixMut::new(dw, here, dim, dim), false, T::ONE, columns, y, Threads::One);
+                    let (v, range) = (&v[first * dim..(first + here) * dim], first..first + here);
+                    through_weight_norm(dw, v, dim, &g[range.clone()], &inverse[range], dg, dv);
+                },
+            );
         }
         d_logits.par_chunks_mut(count).for_each(|row| multiply(row, g, inverse));
         let d = Matrix::new(d_logits, rows, count, count);

@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
 use super::memory::{Buffer, Shelf, Shelves};
+use super::product::TileProduct;
 use crate::tensor::{Storage, Tensor};
 
 /// A floating-point element.
@@ -25,6 +26,7 @@ pub(crate) trait Real:
     + AddAssign
     + SubAssign
     + MulAssign
+    + TileProduct
     + 'static
 {
     const ZERO: Self;
@@ -77,7 +79,7 @@ impl Real for f32 {
     #[inline(always)]
     fn exp(self) -> Self {
         const SHIFTER: f32 = 12_582_912.0; // 1.5 * 2^23: adding it leaves round(x) in the low bits of the mantissa
-        const P: [f32; 5] = [4.9999993447e-1, 1.6666520625e-1, 4.1668388145e-2, 8.3687174973e-3, 1.3814594222e-3];
+        const P: [f32; 5] = [0.499_999_93, 0.166_665_21, 0.041_668_39, 0.008_368_717_5, 0.001_381_459_4];
         let x = if self > 88.37 { 88.37 } else { self };
         let shifted = f32::mul_add(x, std::f32::consts::LOG2_E, SHIFTER);
         let n = shifted - SHIFTER;
@@ -99,15 +101,15 @@ impl Real for f32 {
     #[inline(always)]
     fn normal_cdf_pdf(self) -> (Self, Self) {
         const Q: [f32; 9] = [
-            8.371157480e-2,
-            8.506887179e-2,
-            6.919207627e-2,
-            1.248730764e-1,
-            -9.392598634e-2,
-            3.494020795e-1,
-            -3.302542638e-1,
-            2.835889601e-1,
-            -7.165638183e-2,
+            0.083_711_57,
+            0.085_068_872,
+            0.069_192_076,
+            0.124_873_08,
+            -0.093_925_986,
+            0.349_402_08,
+            -0.330_254_26,
+            0.283_588_96,
+            -0.071_656_38,
         ];
         const INV_SQRT_TAU: f32 = 0.398_942_3;
         let u = f32::abs(self);

@@ -4,14 +4,16 @@ use rayon::prelude::*;
 
 use super::layer_norm::scattered_mut;
 use super::simd::simd;
-use super::{Cpu, Real, split_mut, vector};
+use super::{Cpu, Real, split_mut, starts, vector};
 use crate::rows::Rows;
 
 simd! {
-    fn add_branch<T: Real>(x: &mut [T], branch: &[T], bias: &[T], scale: T) {
-        for (x, branch) in x.chunks_exact_mut(bias.len()).zip(branch.chunks_exact(bias.len())) {
-            for ((x, &branch), &bias) in x.iter_mut().zip(branch).zip(bias) {
-                *x = (branch + bias).mul_add(scale, *x);
+    fn add_branch<T: Real>(stream: &[T], branch: &[T], bias: &[T], scale: T, out: &mut [T]) {
+        let dim = bias.len();
+        let rows = out.chunks_exact_mut(dim).zip(stream.chunks_exact(dim)).zip(branch.chunks_exact(dim));
+        for ((out, stream), branch) in rows {
+            for (((out, &x), &branch), &bias) in out.iter_mut().zip(stream).zip(branch).zip(bias) {
+                *out = (branch + bias).mul_add(scale, x);
             }
         }
     }
@@ -31,14 +33,28 @@ simd! {
     }
 }
 
-/// `x[rows] += scale (branch + bias)`; the rows that drop path left out stay as they are.
-pub(crate) fn add<T: Real>(cpu: &Cpu, x: &mut [T], rows: &Rows, scale: f64, branch: &[T], bias: &[T]) {
+/// `out = stream`, with `scale (branch + bias)` added to the named rows; the rows that drop path left out pass through.
+pub(crate) fn add<T: Real>(cpu: &Cpu, stream: &[T], rows: &Rows, scale: f64, branch: &[T], bias: &[T], out: &mut [T]) {
     let dim = bias.len();
-    let pieces = scattered_mut(x, rows, dim);
+    // Rows that take the branch and the gaps between them, in turn.
+    let mut lengths = Vec::with_capacity(2 * rows.segments() + 1);
+    let mut at = 0;
+    for s in 0..rows.segments() {
+        lengths.extend([rows.start(s) - at, rows.segment_len(s)]);
+        at = rows.start(s) + rows.segment_len(s);
+    }
+    lengths.push(rows.source_rows() - at);
+    let starts: Vec<usize> = starts(&lengths);
+    let pieces = split_mut(out, lengths.iter().map(|l| l * dim));
     cpu.install(|| {
-        pieces.into_par_iter().enumerate().for_each(|(s, x)| {
-            let branch = &branch[rows.offsets()[s] * dim..][..x.len()];
-            add_branch(x, branch, bias, T::from_f64(scale));
+        pieces.into_par_iter().enumerate().for_each(|(i, out)| {
+            let stream = &stream[starts[i] * dim..][..out.len()];
+            if i.is_multiple_of(2) {
+                out.copy_from_slice(stream);
+            } else {
+                let branch = &branch[rows.offsets()[i / 2] * dim..][..out.len()];
+                add_branch(stream, branch, bias, T::from_f64(scale), out);
+            }
         });
     });
 }
@@ -78,8 +94,8 @@ mod tests {
         let (all, dim, scale) = (Rows::all([3, 1, 4, 2]), 37, 1.25);
         for rows in [all.clone(), all.keep(&[false, true, true, false]), all.first_of_each(), all.keep(&[false; 4])] {
             let (x, compact, bias) = (noise::<T>(1, 10 * dim), noise::<T>(2, rows.count() * dim), noise::<T>(3, dim));
-            let (mut added, mut scattered, mut gathered) = (x.clone(), x.clone(), unwritten(compact.len()));
-            add(&cpu(), &mut added, &rows, scale, &compact, &bias);
+            let (mut added, mut scattered, mut gathered) = (unwritten(x.len()), x.clone(), unwritten(compact.len()));
+            add(&cpu(), &x, &rows, scale, &compact, &bias, &mut added);
             scatter_add(&cpu(), &compact, &rows, dim, scale, &mut scattered);
             gather(&cpu(), &x, &rows, dim, scale, &mut gathered);
             let (mut want_added, mut want_scattered, mut want_gathered) = (wide(&x), wide(&x), Vec::new());

@@ -36,7 +36,7 @@ simd! {
 }
 
 simd! {
-    /// sum_k p_k ln p_k and the index of the largest p_k.
+    /// The entropy -sum_k p_k ln p_k and the index of the largest p_k.
     fn summary<T: Real>(p: &[T]) -> (T, usize) {
         let mut best = 0;
         let mut negative_entropy = 0.0;

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{Cpu, Real, split_mut};
+use super::{Cpu, Real, split_mut, starts};
 use crate::ops::{Grid, TokenLayout};
 
 /// Position embeddings of one grid, [patches, dim]: the learnt grid itself or its interpolation.
@@ -85,17 +85,6 @@ pub(crate) fn assemble_backward<T: Real>(
         }
         first += count;
     }
-}
-
-fn starts(sizes: &[usize]) -> Vec<usize> {
-    sizes
-        .iter()
-        .scan(0, |at, n| {
-            let start = *at;
-            *at += n;
-            Some(start)
-        })
-        .collect()
 }
 
 /// A position embedding of a grid by the definition of bicubic interpolation over the whole plane, with a = -0.75 and

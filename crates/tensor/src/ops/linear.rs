@@ -72,15 +72,16 @@ pub fn linear_residual(stream: &Tensor, rows: &Rows, scale: f64, x: &Tensor, aff
     assert_eq!((stream.rows(), x.rows()), (rows.source_rows(), rows.count()), "rows of a residual branch");
     assert_eq!(stream.columns(), affine.outputs.len(), "a branch is as wide as its stream");
     let branch = linear(x, &Affine { bias: None, ..affine.clone() });
-    let mut out = stream.duplicate();
+    let mut out = stream.device().empty(stream.shape());
     let bias = affine.bias.expect("a residual projection has a bias");
     on_cpu!(x, T => crate::cpu::residual::add(
         x.device().as_cpu(),
-        T::slice_mut(&mut out),
+        T::slice(stream),
         rows,
         scale,
         T::slice(&branch),
         &T::slice(bias)[affine.outputs.clone()],
+        T::slice_mut(&mut out),
     ));
     out
 }

@@ -71,6 +71,7 @@ pub fn softmax(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
 
 /// ln of the mean over rows of softmax(scale raw + shift), in the log domain: [K].
 pub fn log_mean_softmax(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
+    assert_eq!(shift.len(), raw.columns(), "one shift for each prototype");
     let mut out = raw.device().empty(&[raw.columns()]);
     on_cpu!(raw, T => cpu_softmax::log_mean(raw.device().as_cpu(), T::slice(raw), scale, T::slice(shift), T::slice_mut(&mut out)));
     out
@@ -78,6 +79,7 @@ pub fn log_mean_softmax(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
 
 /// scale * (mean over rows of raw) + shift: [K].
 pub fn column_mean(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
+    assert_eq!(shift.len(), raw.columns(), "one shift for each prototype");
     let mut out = column_sums(raw);
     let factor = scale / raw.rows() as f64;
     on_cpu!(raw, T => {
@@ -97,6 +99,7 @@ pub fn column_sums(x: &Tensor) -> Tensor {
 
 /// `value = momentum value + (1 - momentum) target`, with no element of the target below `floor` where one is given.
 pub fn move_towards(value: &mut Tensor, target: &Tensor, momentum: f64, floor: Option<f64>) {
+    assert_eq!(value.len(), target.len(), "vectors of one length");
     on_cpu!(target, T => {
         let (m, rest) = (T::from_f64(momentum), T::from_f64(1.0 - momentum));
         let floor = floor.map_or(T::LOWEST, T::from_f64);

@@ -65,6 +65,9 @@ pub fn patchify(device: &Device, groups: &[Pixels<'_>], patch: usize) -> Tensor 
     out
 }
 
+/// Learnt rows or columns and their weights.
+type Taps = Vec<(usize, f64)>;
+
 /// A grid of patches, and how its position embeddings come from the learnt grid.
 #[derive(Clone, Debug)]
 pub struct Grid {
@@ -72,16 +75,16 @@ pub struct Grid {
     width: usize,
     learnt_width: usize,
     /// For each row and each column of the grid: the learnt rows and columns it mixes, and their weights.
-    rows: Vec<Vec<(usize, f64)>>,
-    columns: Vec<Vec<(usize, f64)>>,
+    rows: Vec<Taps>,
+    columns: Vec<Taps>,
 }
 
 impl Grid {
     /// The learnt embeddings as they are where the grids agree, else DINO's bicubic interpolation of them: the map of
     /// coordinates uses the scale (n + 0.1) / learnt, the kernel has a = -0.75, and edges are repeated.
     pub fn new((height, width): (usize, usize), learnt: (usize, usize)) -> Self {
-        let axis: fn(usize, usize) -> Vec<Vec<(usize, f64)>> =
-            if (height, width) == learnt { |n, _| (0..n).map(|i| vec![(i, 1.0)]).collect() } else { bicubic_axis };
+        let identity = |n: usize, _: usize| (0..n).map(|i| vec![(i, 1.0)]).collect();
+        let axis = if (height, width) == learnt { identity } else { bicubic_axis };
         Self { height, width, learnt_width: learnt.1, rows: axis(height, learnt.0), columns: axis(width, learnt.1) }
     }
 
@@ -99,7 +102,7 @@ impl Grid {
     }
 }
 
-fn bicubic_axis(n: usize, learnt: usize) -> Vec<Vec<(usize, f64)>> {
+fn bicubic_axis(n: usize, learnt: usize) -> Vec<Taps> {
     const A: f64 = -0.75;
     let near = |t: f64| ((A + 2.0) * t - (A + 3.0)) * t * t + 1.0;
     let far = |t: f64| ((A * t - 5.0 * A) * t + 8.0 * A) * t - 4.0 * A;

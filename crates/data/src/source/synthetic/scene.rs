@@ -12,9 +12,9 @@ use random::Stream;
 type Color = [f32; 3];
 
 /// Things lie near the middles of a grid with this many cells along a side, some of which stay empty.
-const CELLS: usize = 4;
+const CELLS: usize = 3;
 /// Share of the cells that stay empty.
-const EMPTY: f64 = 0.2;
+const EMPTY: f64 = 0.3;
 
 /// Everything in a picture but its noise.
 pub(super) struct Scene {
@@ -45,14 +45,14 @@ impl Scene {
     pub(super) fn draw(shape: Shape, texture: Texture, size: usize, stream: &mut Stream) -> Self {
         let side = size as f32;
         let mut within = |low: f64, high: f64| stream.uniform_in(low, high) as f32;
-        let period = side * within(0.11, 0.15);
+        let period = side * within(0.16, 0.20);
         let offset = (within(0.0, 1.0), within(0.0, 1.0));
-        let noise = within(0.01, 0.04);
-        let slope = side * within(2.0, 5.0);
+        let noise = within(0.02, 0.03);
+        let slope = side * within(4.0, 8.0);
         let direction = unit(stream);
         let light = (direction.0 / slope, direction.1 / slope);
-        let tones = [color(stream, (0.34, 0.42)), color(stream, (0.58, 0.66))];
-        let grain = unit(stream);
+        let tones = [color(stream, (0.25, 0.30), 0.02), color(stream, (0.70, 0.75), 0.02)];
+        let grain = tilt(stream);
         // The grid itself is shifted at random, so that no place of the picture is special.
         let cell = side / CELLS as f32;
         let shift = (stream.uniform() as f32, stream.uniform() as f32);
@@ -119,9 +119,9 @@ impl Thing {
         let mut within = |low: f64, high: f64| stream.uniform_in(low, high) as f32;
         let center = (cell * (place.0 + within(0.38, 0.62)), cell * (place.1 + within(0.38, 0.62)));
         let radius = cell * within(0.36, 0.46);
-        let turn = unit(stream);
-        let lightness = if stream.chance(0.5) { (0.06, 0.16) } else { (0.84, 0.94) };
-        Self { center, radius, turn, color: color(stream, lightness) }
+        let turn = tilt(stream);
+        let lightness = if stream.chance(0.5) { (0.10, 0.20) } else { (0.80, 0.90) };
+        Self { center, radius, turn, color: color(stream, lightness, 0.15) }
     }
 
     /// Lays the shape over the canvas.
@@ -161,11 +161,18 @@ fn unit(stream: &mut Stream) -> (f32, f32) {
     }
 }
 
+/// A direction near the x axis, as its cosine and sine.
+fn tilt(stream: &mut Stream) -> (f32, f32) {
+    let y = stream.uniform_in(-0.25, 0.25);
+    let length = (1.0 + y * y).sqrt();
+    ((1.0 / length) as f32, (y / length) as f32)
+}
+
 /// Any hue, faint, with a lightness in this range.
-fn color(stream: &mut Stream, lightness: (f64, f64)) -> Color {
+fn color(stream: &mut Stream, lightness: (f64, f64), chroma: f64) -> Color {
     const HALF_SQRT_3: f32 = 0.866_025_4;
     let l = stream.uniform_in(lightness.0, lightness.1) as f32;
-    let chroma = stream.uniform_in(0.0, 0.05) as f32;
+    let chroma = stream.uniform_in(0.0, chroma) as f32;
     let (c, s) = unit(stream);
     // The hue's cosine at three angles a third of a circle apart.
     [l + chroma * c, l + chroma * (-0.5 * c - HALF_SQRT_3 * s), l + chroma * (-0.5 * c + HALF_SQRT_3 * s)]
