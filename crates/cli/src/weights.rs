@@ -30,6 +30,8 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
         let file = newest_checkpoint(path)?.path().to_owned();
         of_run(&file, &recipe, device)?
     } else if let Some(run) = run_of_checkpoint(path) {
+        // Read whole for its checksum: a flipped bit would otherwise be a wrong feature that nobody notices.
+        Checkpoint::read(path).map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
         of_run(path, &read_config(&run)?, device)?
     } else {
         let mut file = WeightsFile::open(path)?;

@@ -13,7 +13,7 @@ const GAP: usize = 2;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().unwrap_or_else(|| "synthetic.png".to_owned());
-    let size: usize = arguments.next().map_or(Ok(48), |size| size.parse())?;
+    let size: usize = arguments.next().map_or(Ok(32), |size| size.parse())?;
     let source = open(&format!("synthetic:size={size}"), Split::Train, 0)?;
     let classes = source.class_names().len();
     let cell = size * ZOOM + GAP;

@@ -100,7 +100,7 @@ pub struct Network<'a> {
 /// let source = data::open("synthetic:train=8", data::Split::Train, 0)?;
 /// let prepare = eval::Preparation::Cover(vit.config().image);
 /// let extraction = eval::extract(network, &*source, &prepare, &Default::default(), &mut |_| ControlFlow::Continue(()))?;
-/// assert_eq!((extraction.features.len(), extraction.features.dim), (8, 128));
+/// assert_eq!((extraction.features.len(), extraction.features.dim), (8, 64));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn extract(

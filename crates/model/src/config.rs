@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// The sizes that have a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arch {
-    /// 128 wide, 6 blocks: small images on a laptop. Ours; not one of the literature's sizes.
+    /// 64 wide, 4 blocks: small images on a laptop. Ours; not one of the literature's sizes.
     Nano,
     /// 192 wide, 12 blocks.
     Tiny,
@@ -35,7 +35,7 @@ impl Arch {
 
     fn dim_depth(self) -> (usize, usize) {
         match self {
-            Arch::Nano => (128, 6),
+            Arch::Nano => (64, 4),
             Arch::Tiny => (192, 12),
             Arch::Small => (384, 12),
             Arch::Base => (768, 12),
@@ -80,6 +80,14 @@ pub enum ConfigError {
         width: usize,
         /// Patch side.
         patch: usize,
+    },
+    /// Images of other channels than the network's.
+    #[error("images of {given} channels do not fit a network for {expected}")]
+    Channels {
+        /// Channels of the images.
+        given: usize,
+        /// Channels of the network.
+        expected: usize,
     },
     /// A size of zero.
     #[error("{what} must not be zero")]

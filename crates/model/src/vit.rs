@@ -21,7 +21,7 @@ use crate::layout::{Init, Layout};
 /// // Images of any size: positions are interpolated.
 /// let pixels = vec![0.1; 2 * 3 * 48 * 24];
 /// let images = Pixels { count: 2, height: 48, width: 24, channels: 3, data: PixelData::Values(&pixels) };
-/// assert_eq!(vit.features(&weights, &device, &[images])?.shape(), [2, 128]);
+/// assert_eq!(vit.features(&weights, &device, &[images])?.shape(), [2, 64]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -134,6 +134,9 @@ impl Vit {
         let mut groups = Vec::with_capacity(images.len());
         for g in images {
             let (height, width) = (g.height, g.width);
+            if g.channels != self.config.channels {
+                return Err(ConfigError::Channels { given: g.channels, expected: self.config.channels });
+            }
             if height < patch || width < patch {
                 return Err(ConfigError::ImageBelowPatch { height, width, patch });
             }

@@ -118,7 +118,9 @@ impl DinoLoss {
         pairing: Pairing,
         d_magnitude: &mut Tensor,
     ) -> Result<(Logits, LossReport), NotFinite> {
-        let targets = self.teacher_targets(teacher, teacher_temperature);
+        let teacher_normalizer = self.log_normalizer(teacher.magnitude, teacher_temperature);
+        let delta = teacher_normalizer.as_ref().map_or(&self.nothing, |(value, _)| value);
+        let targets = self.teacher_targets(&teacher.logits.raw, delta, teacher_temperature);
         let summaries = ops::row_summaries(&targets);
         let teacher_entropy = summaries.iter().map(|(entropy, _)| entropy).sum::<f64>() / summaries.len() as f64;
         if !teacher_entropy.is_finite() {
@@ -141,34 +143,30 @@ impl DinoLoss {
         }
         ops::add_scale_gradient(&mut student.logits.raw, scale, slope.map(|s| (s, d_magnitude)));
 
-        self.move_center(teacher, teacher_temperature);
+        let statistic = self.center_statistic(&teacher.logits.raw, delta, teacher_temperature);
+        let floor = self.options.center_floor.filter(|_| self.options.centering == Centering::Probability);
+        ops::move_towards(&mut self.center, &statistic, self.options.center_momentum, floor);
         let assignments = summaries.into_iter().map(|(_, best)| best).collect();
         Ok((student.logits, LossReport { loss, teacher_entropy, assignments }))
     }
 
     /// q = softmax(l_t - c). Without vMF prototypes a logit centre is kept in units of <w, y> and divided by tau_t with
     /// them, as DINO does; every other centre is in units of l_t.
-    fn teacher_targets(&self, teacher: &Side<'_>, tau: f64) -> Tensor {
+    fn teacher_targets(&self, raw: &Tensor, delta: &Tensor, tau: f64) -> Tensor {
         let unit = match (self.options.centering, self.options.prototypes) {
             (Centering::Logit, Prototypes::None | Prototypes::L2) => 1.0 / tau,
             (Centering::Logit, Prototypes::Vmf) | (Centering::Probability, _) => 1.0,
         };
-        let normalizer = self.log_normalizer(teacher.magnitude, tau);
-        let delta = normalizer.as_ref().map_or(&self.nothing, |(value, _)| value);
-        ops::softmax(&teacher.logits.raw, 1.0 / tau, &ops::add_scaled(delta, -unit, &self.center))
+        ops::softmax(raw, 1.0 / tau, &ops::add_scaled(delta, -unit, &self.center))
     }
 
-    /// c <- m c + (1 - m) (batch statistic of the uncentred teacher), Eq. (9) for probability centering.
-    fn move_center(&mut self, teacher: &Side<'_>, tau: f64) {
-        let normalizer = self.log_normalizer(teacher.magnitude, tau);
-        let delta = normalizer.as_ref().map_or(&self.nothing, |(value, _)| value);
-        let raw = &teacher.logits.raw;
-        let (statistic, floor) = match (self.options.centering, self.options.prototypes) {
-            (Centering::Probability, _) => (ops::log_mean_softmax(raw, 1.0 / tau, delta), self.options.center_floor),
-            (Centering::Logit, Prototypes::Vmf) => (ops::column_mean(raw, 1.0 / tau, delta), None),
-            (Centering::Logit, Prototypes::None | Prototypes::L2) => (ops::column_mean(raw, 1.0, &self.nothing), None),
-        };
-        ops::move_towards(&mut self.center, &statistic, self.options.center_momentum, floor);
+    /// What the centre moves towards, of the uncentred teacher: Eq. (9) for probability centering.
+    fn center_statistic(&self, raw: &Tensor, delta: &Tensor, tau: f64) -> Tensor {
+        match (self.options.centering, self.options.prototypes) {
+            (Centering::Probability, _) => ops::log_mean_softmax(raw, 1.0 / tau, delta),
+            (Centering::Logit, Prototypes::Vmf) => ops::column_mean(raw, 1.0 / tau, delta),
+            (Centering::Logit, Prototypes::None | Prototypes::L2) => ops::column_mean(raw, 1.0, &self.nothing),
+        }
     }
 
     /// Delta(|g| / tau) and its derivative by g, for vMF prototypes.

@@ -86,7 +86,7 @@ pub enum LoaderError {
     /// Too large a share of the images cannot be read.
     #[error(
         "{count} of {images} images cannot be read, more than the allowed share of {allowed_share}. The first:{}\n\
-         Repair or remove them, or allow a larger share",
+         Repair or remove them",
         list(first)
     )]
     TooManyBad {
@@ -198,7 +198,7 @@ impl Loader {
             cfg.views.clone(),
             Layout::new(cfg.batch_size, &cfg.views),
             cfg.prefetch,
-            (cfg.max_bad_share * images as f64) as usize,
+            allowed_bad(cfg.max_bad_share, images),
             Schedule::new(cfg.seed, len, batches_per_epoch, start, end_epoch),
         ));
         let mut loader = Loader {
@@ -310,6 +310,11 @@ impl Loader {
         let Place { epoch, position } = place;
         Ok(Batch { epoch, position, samples: content.samples, groups: content.groups, substituted })
     }
+}
+
+/// Images that may be unreadable: a share of zero means none, any other at least one.
+fn allowed_bad(share: f64, images: usize) -> usize {
+    if share == 0.0 { 0 } else { ((share * images as f64) as usize).max(1) }
 }
 
 /// Most threads of a loader.

@@ -2,7 +2,7 @@
 
 use super::batch::{BadSample, CHANNELS, CropGroup, Filled, Layout, Pending};
 use super::order::Schedule;
-use crate::source::Source;
+use crate::source::{ReadError, Source};
 use crate::views::MultiCrop;
 use random::{Key, Purpose};
 use std::collections::{HashMap, VecDeque};
@@ -24,7 +24,7 @@ pub(super) struct Shared {
     pub work: Condvar,
     /// Signalled when a batch is complete, or never will be.
     pub ready: Condvar,
-    /// Images known to be unreadable. It saves reading them again; it decides nothing.
+    /// Images whose content is unreadable. It saves reading them again; it decides nothing.
     known_bad: Mutex<HashMap<u32, BadSample>>,
 }
 
@@ -173,13 +173,16 @@ impl Shared {
         if let Some(sample) = known().get(&index) {
             return Err(sample.clone());
         }
-        let reason = match self.source.read(index as usize) {
+        let (reason, lasting) = match self.source.read(index as usize) {
             Ok(image) if image.channels == CHANNELS => return Ok(image),
-            Ok(image) => format!("it has {} channels, not {CHANNELS}", image.channels),
-            Err(error) => error.reason(),
+            Ok(image) => (format!("it has {} channels, not {CHANNELS}", image.channels), true),
+            // The disk may answer next time, and a resumed run would ask it again.
+            Err(error) => (error.reason(), !matches!(error, ReadError::Io { .. })),
         };
         let sample = BadSample { index: index.into(), name: self.source.name(index as usize), reason };
-        known().insert(index, sample.clone());
+        if lasting {
+            known().insert(index, sample.clone());
+        }
         Err(sample)
     }
 }

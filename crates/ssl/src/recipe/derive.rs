@@ -87,7 +87,6 @@ impl RawRecipe {
             centering,
             arch,
             patch_size,
-            channels: self.channels.or_default(3),
             drop_path: self.drop_path.or_default(0.1),
             global_size,
             local_size,

@@ -117,8 +117,6 @@ recipe! {
     arch: Arch, Rule::Choice(Arch::WORDS), Fixed;
     /// Side of a patch in pixels.
     patch_size: usize, Rule::Whole(1, 1024), Fixed;
-    /// Channels of an image.
-    channels: usize, Rule::Whole(1, 1024), Fixed;
     /// Largest drop-path rate of the student; block i has its share i / (depth - 1).
     drop_path: f64, below(0.0, 1.0), Fixed;
 
@@ -169,7 +167,7 @@ recipe! {
     /// Second-moment decay of AdamW.
     adam_beta2: f64, below(0.0, 1.0), Fixed;
     /// Denominator offset of AdamW.
-    adam_eps: f64, above(0.0, 1.0), Fixed;
+    adam_eps: f64, between(1e-30, 1.0), Fixed;
     /// Whether weight decay pulls on the prototypes' norms where they are free.
     decay_prototype_scale: bool, Rule::Flag, Fixed;
 
@@ -193,7 +191,7 @@ recipe! {
     /// Seed of everything random.
     seed: u64, Rule::Whole(0, i64::MAX as u64), Fixed;
     /// Threads that prepare images; 0 is one for each core.
-    workers: usize, Rule::Whole(0, 4096), Free;
+    workers: usize, Rule::Whole(0, 1024), Free;
     /// Epochs between two online kNN evaluations; 0 switches them off.
     knn_every: usize, Rule::Whole(0, 1_000_000), Free;
     /// Neighbours of the online kNN evaluation.

@@ -81,7 +81,7 @@ choice! {
 choice! {
     /// The backbone.
     Arch {
-        /// Width 128, 6 blocks, 2 heads: for small images and laptops.
+        /// Width 64, 4 blocks, 1 head: for small images and laptops.
         VitNano = "vit_nano",
         /// Width 192, 12 blocks, 3 heads.
         VitTiny = "vit_tiny",

@@ -46,10 +46,23 @@ pub enum TrainError {
         /// What is wrong with it.
         what: String,
     },
+    /// Weights that are not finite, found when they were to be saved.
+    #[error(
+        "step {step}: {name} has weights that are not finite, so they were not saved. {kept} In a new run (another --out) a \
+         lower lr or weight_decay usually helps"
+    )]
+    Weights {
+        /// Whose.
+        name: &'static str,
+        /// The step.
+        step: u64,
+        /// The last good checkpoint, in words.
+        kept: String,
+    },
     /// A value that is not finite.
     #[error(
         "step {step}: {term} is not finite, so training stopped before it could change a weight. {kept} The batch is described in \
-         {}. A lower lr, a longer warm-up or a smaller clip_grad usually helps", report.display()
+         {}. In a new run (another --out) a lower lr, a longer warm-up or a smaller clip_grad usually helps", report.display()
     )]
     NotFinite {
         /// The step.
@@ -177,7 +190,7 @@ impl Trainer {
                 self.save()?;
                 return Ok(Outcome::Stopped { step: self.step });
             }
-            let Some(batch) = loader.next()? else { break };
+            let batch = loader.next()?.ok_or(LoaderError::Stopped)?;
             for bad in &batch.substituted {
                 observer.say(&format!("skipped {}: {}", bad.name, bad.reason));
             }
@@ -240,11 +253,15 @@ impl Trainer {
             "samples": batch.samples, "names": names,
         });
         let report = self.folder.write("not-finite.json", format!("{identity:#}\n").as_bytes())?;
-        let kept = match self.saved {
+        Ok(TrainError::NotFinite { step: self.step, term: error.term, kept: self.kept(), report })
+    }
+
+    /// The last good checkpoint, in words.
+    fn kept(&self) -> String {
+        match self.saved {
             Some(step) => format!("The checkpoint of step {step} is intact."),
             None => "No checkpoint had been written yet.".into(),
-        };
-        Ok(TrainError::NotFinite { step: self.step, term: error.term, kept, report })
+        }
     }
 
     fn log(
@@ -292,6 +309,12 @@ impl Trainer {
     fn save(&mut self) -> Result<(), TrainError> {
         if self.saved == Some(self.step) {
             return Ok(());
+        }
+        // A gradient was finite at every step, but an update may still have left the range of numbers.
+        for (name, set) in [("the student", &self.learner.student), ("the teacher", &self.learner.teacher)] {
+            if tensor::ops::squared_norms(set).iter().any(|square| !square.is_finite()) {
+                return Err(TrainError::Weights { name, step: self.step, kept: self.kept() });
+            }
         }
         self.metrics.sync()?;
         state::save(&self.checkpoints, self.step, &self.learner, &self.health)?;

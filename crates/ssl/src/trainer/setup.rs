@@ -12,6 +12,8 @@ use crate::recipe::{Prototypes, Recipe};
 
 /// Share of the images that may be unreadable before a run is refused.
 const MAX_BAD_SHARE: f64 = 0.05;
+/// Every source gives RGB.
+const CHANNELS: usize = 3;
 /// Batches prepared ahead.
 const PREFETCH: usize = 4;
 
@@ -19,7 +21,7 @@ const PREFETCH: usize = 4;
 pub fn vit_config(recipe: &Recipe) -> Result<VitConfig, ConfigError> {
     let arch: Arch = recipe.arch().as_str().parse()?;
     let size = recipe.global_size();
-    VitConfig::new(arch, recipe.patch_size(), (size.height, size.width), recipe.channels())
+    VitConfig::new(arch, recipe.patch_size(), (size.height, size.width), CHANNELS)
 }
 
 /// The learner of a recipe.

@@ -5,7 +5,6 @@
 
 mod gemm;
 mod memory;
-mod product;
 mod real;
 mod simd;
 mod vector;

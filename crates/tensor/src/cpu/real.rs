@@ -7,7 +7,6 @@ use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
 use super::memory::{Buffer, Shelf, Shelves};
-use super::product::TileProduct;
 use crate::tensor::{Storage, Tensor};
 
 /// A floating-point element.
@@ -26,7 +25,6 @@ pub(crate) trait Real:
     + AddAssign
     + SubAssign
     + MulAssign
-    + TileProduct
     + 'static
 {
     const ZERO: Self;
@@ -105,7 +103,7 @@ impl Real for f32 {
             0.085_068_872,
             0.069_192_076,
             0.124_873_08,
-            -0.093_925_986,
+            -0.093_925_99,
             0.349_402_08,
             -0.330_254_26,
             0.283_588_96,

@@ -44,7 +44,8 @@ simd! {
             if x > p[best] {
                 best = k;
             }
-            if x > T::ZERO {
+            // Not `x > 0`: a NaN must reach the sum.
+            if x != T::ZERO {
                 negative_entropy += x.to_f64() * x.to_f64().ln();
             }
         }

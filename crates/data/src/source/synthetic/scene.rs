@@ -1,7 +1,7 @@
 //! One picture: things of one shape scattered over a ground of one texture, unevenly lit, with noise.
 //!
-//! Drawing (what is where) and rendering (pixels) are apart. All lengths are in pixels. Everything is antialiased:
-//! coverage falls from 1 to 0 within one pixel of an outline. What tells the class is in every part of a picture, and
+//! Drawing (what is where) and rendering (pixels) are apart. All lengths are in pixels. Everything is antialiased: a
+//! shape's coverage falls from 1 to 0 within one pixel of its outline, the ground is sampled four times a pixel. What tells the class is in every part of a picture, and
 //! what does not (places, turns, tones, light) differs from part to part or from picture to picture.
 
 use super::shape::Shape;
@@ -14,7 +14,9 @@ type Color = [f32; 3];
 /// Things lie near the middles of a grid with this many cells along a side, some of which stay empty.
 const CELLS: usize = 3;
 /// Share of the cells that stay empty.
-const EMPTY: f64 = 0.3;
+const EMPTY: f64 = 0.4;
+/// The tones of the ground's cells repeat after this many cells along a side: more than a picture shows.
+const TABLE: usize = 16;
 
 /// Everything in a picture but its noise.
 pub(super) struct Scene {
@@ -26,7 +28,9 @@ pub(super) struct Scene {
     period: f32,
     grain: (f32, f32),
     offset: (f32, f32),
-    tones: [Color; 2],
+    /// Tones of the ground's cells, `TABLE` by `TABLE`, and the tone between cells.
+    tones: Vec<Color>,
+    between: Color,
     /// Change of brightness across the picture, along x and y.
     light: (f32, f32),
     noise: f32,
@@ -45,25 +49,34 @@ impl Scene {
     pub(super) fn draw(shape: Shape, texture: Texture, size: usize, stream: &mut Stream) -> Self {
         let side = size as f32;
         let mut within = |low: f64, high: f64| stream.uniform_in(low, high) as f32;
-        let period = side * within(0.16, 0.20);
+        let period = side * within(0.14, 0.18);
         let offset = (within(0.0, 1.0), within(0.0, 1.0));
         let noise = within(0.02, 0.03);
         let slope = side * within(4.0, 8.0);
         let direction = unit(stream);
         let light = (direction.0 / slope, direction.1 / slope);
-        let tones = [color(stream, (0.25, 0.30), 0.02), color(stream, (0.70, 0.75), 0.02)];
+        // Dark or bright by a coin toss: the sign of every edge is of no use.
+        let mut tone = || {
+            let lightness = if stream.chance(0.5) { (0.1, 0.3) } else { (0.7, 0.9) };
+            color(stream, lightness, CHROMA)
+        };
+        let tones = (0..TABLE * TABLE).map(|_| tone()).collect();
+        let between = color(stream, (0.45, 0.55), CHROMA);
         let grain = tilt(stream);
         // The grid itself is shifted at random, so that no place of the picture is special.
         let cell = side / CELLS as f32;
         let shift = (stream.uniform() as f32, stream.uniform() as f32);
+        // Dark and bright things take turns, so that no picture is much brighter than another for its things.
+        let first = usize::from(stream.chance(0.5));
         let mut things = Vec::new();
         for (i, j) in (0..=CELLS).flat_map(|i| (0..=CELLS).map(move |j| (i, j))) {
-            let thing = Thing::draw((i as f32 - shift.0, j as f32 - shift.1), cell, stream);
+            let bright = (i + j) % 2 == first;
+            let thing = Thing::draw((i as f32 - shift.0, j as f32 - shift.1), cell, bright, stream);
             if !stream.chance(EMPTY) {
                 things.push(thing);
             }
         }
-        Self { size, shape, things, texture, period, grain, offset, tones, light, noise }
+        Self { size, shape, things, texture, period, grain, offset, tones, between, light, noise }
     }
 
     /// Paints the scene; the noise comes from `stream`.
@@ -76,14 +89,24 @@ impl Scene {
     }
 
     fn paint_ground(&self) -> Vec<Color> {
+        const SAMPLES: [(f32, f32); 4] = [(0.25, 0.25), (0.75, 0.25), (0.25, 0.75), (0.75, 0.75)];
         let (gc, gs) = (self.grain.0 / self.period, self.grain.1 / self.period);
-        let blur = 0.5 / self.period;
+        let tone = |x: f32, y: f32| match self
+            .texture
+            .cell(gc * x + gs * y + self.offset.0, gc * y - gs * x + self.offset.1)
+        {
+            Some((i, j)) => self.tones[wrap(i) * TABLE + wrap(j)],
+            None => self.between,
+        };
         let mut canvas = Vec::with_capacity(self.size * self.size);
         for y in 0..self.size {
             for x in 0..self.size {
-                let (x, y) = (x as f32 + 0.5, y as f32 + 0.5);
-                let mix = self.texture.mix(gc * x + gs * y + self.offset.0, gc * y - gs * x + self.offset.1, blur);
-                canvas.push(blend(self.tones[0], self.tones[1], mix));
+                let mut sum = [0.0; 3];
+                for (dx, dy) in SAMPLES {
+                    let sample = tone(x as f32 + dx, y as f32 + dy);
+                    sum = [0, 1, 2].map(|c| sum[c] + 0.25 * sample[c]);
+                }
+                canvas.push(sum);
             }
         }
         canvas
@@ -114,14 +137,14 @@ impl Scene {
 }
 
 impl Thing {
-    /// Near the middle of a cell, turned any way, dark or bright: the sign of every edge is a coin toss.
-    fn draw(place: (f32, f32), cell: f32, stream: &mut Stream) -> Self {
+    /// Near the middle of a cell, a little turned, nearly black or nearly white.
+    fn draw(place: (f32, f32), cell: f32, bright: bool, stream: &mut Stream) -> Self {
         let mut within = |low: f64, high: f64| stream.uniform_in(low, high) as f32;
         let center = (cell * (place.0 + within(0.38, 0.62)), cell * (place.1 + within(0.38, 0.62)));
         let radius = cell * within(0.36, 0.46);
         let turn = tilt(stream);
-        let lightness = if stream.chance(0.5) { (0.10, 0.20) } else { (0.80, 0.90) };
-        Self { center, radius, turn, color: color(stream, lightness, 0.15) }
+        let lightness = if bright { (0.80, 0.90) } else { (0.10, 0.20) };
+        Self { center, radius, turn, color: color(stream, lightness, CHROMA) }
     }
 
     /// Lays the shape over the canvas.
@@ -140,6 +163,15 @@ impl Thing {
             }
         }
     }
+}
+
+/// How colourful a tone may be: colour tells nothing, and a network should not be drawn to it.
+const CHROMA: f64 = 0.02;
+
+/// The place of a cell in the table of tones.
+#[inline]
+fn wrap(index: i32) -> usize {
+    index.rem_euclid(TABLE as i32) as usize
 }
 
 #[inline]
@@ -163,7 +195,7 @@ fn unit(stream: &mut Stream) -> (f32, f32) {
 
 /// A direction near the x axis, as its cosine and sine.
 fn tilt(stream: &mut Stream) -> (f32, f32) {
-    let y = stream.uniform_in(-0.25, 0.25);
+    let y = stream.uniform_in(-0.12, 0.12);
     let length = (1.0 + y * y).sqrt();
     ((1.0 / length) as f32, (y / length) as f32)
 }

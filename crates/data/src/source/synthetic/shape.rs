@@ -5,19 +5,17 @@
 pub(super) enum Shape {
     Disk,
     Ring,
-    Triangle,
     Cross,
 }
 
 impl Shape {
-    pub(super) const ALL: [Shape; 4] = [Shape::Disk, Shape::Ring, Shape::Triangle, Shape::Cross];
+    pub(super) const ALL: [Shape; 3] = [Shape::Disk, Shape::Ring, Shape::Cross];
 
-    pub(super) fn noun(self) -> &'static str {
+    pub(super) fn plural(self) -> &'static str {
         match self {
-            Shape::Disk => "disk",
-            Shape::Ring => "ring",
-            Shape::Triangle => "triangle",
-            Shape::Cross => "cross",
+            Shape::Disk => "disks",
+            Shape::Ring => "rings",
+            Shape::Cross => "crosses",
         }
     }
 
@@ -27,13 +25,6 @@ impl Shape {
         match self {
             Shape::Disk => (x * x + y * y).sqrt() - 0.95,
             Shape::Ring => ((x * x + y * y).sqrt() - 0.72).abs() - 0.31,
-            Shape::Triangle => {
-                // The farthest of three half planes: exact but for the corners, where it stays a little sharp.
-                const HALF_SQRT_3: f32 = 0.866_025_4;
-                let lower = -y;
-                let (left, right) = (0.5 * y - HALF_SQRT_3 * x, 0.5 * y + HALF_SQRT_3 * x);
-                lower.max(left).max(right) - 0.58
-            }
             Shape::Cross => {
                 let bar = |along: f32, across: f32| (along.abs() - 1.05).max(across.abs() - 0.36);
                 bar(x, y).min(bar(y, x))

@@ -1,67 +1,74 @@
-//! Two-toned fillings. A texture has a period but no preferred place, turn or colour.
+//! Grounds: patterns of cells, each cell with a tone of its own. A pattern has a period but no fixed place or tones.
 
-/// A class's filling.
+/// A class's ground.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Texture {
-    Stripes,
+    Rows,
+    Columns,
     Checks,
     Dots,
 }
 
 impl Texture {
-    pub(super) const ALL: [Texture; 3] = [Texture::Stripes, Texture::Checks, Texture::Dots];
+    pub(super) const ALL: [Texture; 4] = [Texture::Rows, Texture::Columns, Texture::Checks, Texture::Dots];
 
-    pub(super) fn adjective(self) -> &'static str {
+    pub(super) fn plural(self) -> &'static str {
         match self {
-            Texture::Stripes => "striped",
-            Texture::Checks => "checked",
-            Texture::Dots => "dotted",
+            Texture::Rows => "rows",
+            Texture::Columns => "columns",
+            Texture::Checks => "checks",
+            Texture::Dots => "dots",
         }
     }
 
-    /// How much of the second tone a point has, from 0 to 1. (x, y) is in periods, `blur` is half a pixel in periods.
+    /// The cell that a point lies in, or `None` between cells. (x, y) is in periods.
     #[inline]
-    pub(super) fn mix(self, x: f32, y: f32, blur: f32) -> f32 {
-        // A triangle wave from -1 to 1 with slope 4 a period; edges lie at its zeros.
-        let wave = |t: f32| 4.0 * (t - t.floor() - 0.5).abs() - 1.0;
-        let sharpen = |v: f32, slope: f32| (0.5 + v / (2.0 * slope * blur)).clamp(0.0, 1.0);
+    pub(super) fn cell(self, x: f32, y: f32) -> Option<(i32, i32)> {
+        let index = |t: f32| t.floor() as i32;
         match self {
-            Texture::Stripes => sharpen(wave(x), 4.0),
-            Texture::Checks => {
-                // The product of two antialiased square waves, each half a cell wide at a period of 1.4 cells.
-                let (a, b) = (sharpen(wave(x * CHECK), 4.0 * CHECK), sharpen(wave(y * CHECK), 4.0 * CHECK));
-                a * b + (1.0 - a) * (1.0 - b)
-            }
+            Texture::Rows => Some((0, index(y))),
+            Texture::Columns => Some((0, index(x))),
+            Texture::Checks => Some((index(x * CHECK), index(y * CHECK))),
             Texture::Dots => {
                 let (dx, dy) = (x - x.floor() - 0.5, y - y.floor() - 0.5);
-                sharpen(DOT_RADIUS - (dx * dx + dy * dy).sqrt(), 1.0)
+                (dx * dx + dy * dy < DOT_RADIUS * DOT_RADIUS).then(|| (index(x), index(y)))
             }
         }
     }
 }
 
-/// Checks are coarser than stripes, so that all textures hold about as many edges.
-const CHECK: f32 = 0.7;
-/// Of a dot, in periods: it covers two fifths of its cell.
-const DOT_RADIUS: f32 = 0.357;
+/// Checks are a little coarser than stripes, so that both hold about as many edges.
+const CHECK: f32 = 0.8;
+/// Stripes halfway between rows and columns, as wide as those: the inverse of the square root of 2.
+/// Of a dot, in periods.
+const DOT_RADIUS: f32 = 0.4;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn both_tones_are_common_in_every_texture() {
+    fn a_cell_is_as_long_as_its_ground_says() {
+        // A step of 1.2 periods along x, and one along y: do they lead into another cell?
+        let changes = |texture: Texture| {
+            let at = |x, y| texture.cell(x, y).unwrap();
+            let start = at(0.5, 0.5);
+            (at(1.7, 0.5) != start, at(0.5, 1.7) != start)
+        };
+        assert_eq!(changes(Texture::Rows), (false, true));
+        assert_eq!(changes(Texture::Columns), (true, false));
+        assert_eq!(changes(Texture::Checks), (true, true));
+        assert_eq!(changes(Texture::Dots), (true, true));
+    }
+
+    #[test]
+    fn dots_cover_half_of_their_ground_and_the_others_all_of_it() {
         for texture in Texture::ALL {
             let n = 500;
-            let mut sum = 0.0;
-            for i in 0..n * n {
-                let (x, y) = ((i % n) as f32 / 50.0, (i / n) as f32 / 50.0);
-                let mix = texture.mix(x, y, 0.05);
-                assert!((0.0..=1.0).contains(&mix));
-                sum += mix;
-            }
-            let share = sum / (n * n) as f32;
-            assert!((0.35..0.65).contains(&share), "{texture:?}: {share}");
+            let inside = |i: &usize| texture.cell((i % n) as f32 / 50.0, (i / n) as f32 / 50.0).is_some();
+            let share = (0..n * n).filter(inside).count() as f32 / (n * n) as f32;
+            let expected = if texture == Texture::Dots { 0.4..0.6 } else { 0.999..1.001 };
+            assert!(expected.contains(&share), "{texture:?}: {share}");
         }
     }
 }
