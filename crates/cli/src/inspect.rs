@@ -179,8 +179,9 @@ fn of_file(path: &Path) -> Result<String, CliError> {
 
 fn network(config: &VitConfig) -> String {
     let VitConfig { dim, depth, heads, patch, image: (height, width), channels, .. } = config;
+    let (blocks, heads) = (output::count(*depth, "block"), output::count(*heads, "head"));
     format!(
-        "ViT of width {dim}, {depth} blocks, {heads} heads, patches of {patch} pixels, for images of {height}x{width} \
+        "ViT of width {dim}, {blocks}, {heads}, patches of {patch} pixels, for images of {height}x{width} \
          with {channels} channels"
     )
 }

@@ -244,8 +244,8 @@ fn inspect_tells_what_a_run_holds() {
 fn inspect_tells_what_a_file_holds() {
     let backbone = RUN.1.join("backbone.safetensors");
     let text = run(&["inspect", backbone.to_str().unwrap()]).succeeded().out;
-    assert!(text.contains("78 tensors") && text.contains("matched 78 of 78 backbone tensors (DINO layout)"), "{text}");
-    assert!(text.contains("ViT of width 128, 6 blocks, 2 heads, patches of 8 pixels"), "{text}");
+    assert!(text.contains("54 tensors") && text.contains("matched 54 of 54 backbone tensors (DINO layout)"), "{text}");
+    assert!(text.contains("ViT of width 64, 4 blocks, 1 head, patches of 8 pixels"), "{text}");
     let checkpoint = RUN.1.join("checkpoints/step-00000003.safetensors");
     let text = run(&["inspect", checkpoint.to_str().unwrap()]).succeeded().out;
     assert!(text.contains("checkpoint of step 3, its checksum is right") && text.contains("teacher/head"), "{text}");

@@ -54,7 +54,7 @@ fn an_unreadable_image_is_named_counted_and_skipped() {
     let (out, data, features) = (out.to_str().unwrap(), data.to_str().unwrap(), features.to_str().unwrap());
     let ended = run(&["features", "--weights", out, "--data", data, "--out", features]).succeeded();
     assert!(ended.err.contains("skipped broken.jpg: "), "{}", ended.err);
-    assert!(ended.out.contains("23 x 128 features") && ended.out.contains("1 left out"), "{}", ended.out);
+    assert!(ended.out.contains("23 x 64 features") && ended.out.contains("1 left out"), "{}", ended.out);
     let message = run(&["eval", "knn", "--weights", out, "--data", data]).failed();
     assert!(message.contains("training images have no label"), "{message}");
 }
@@ -131,12 +131,12 @@ fn a_device_that_this_build_lacks_is_told_as_such() {
     assert!(run(&["doctor", "--device", "gpu"]).failed().contains("use auto or cpu"));
 }
 
-/// Trains on a disk of 45 MB, of which a checkpoint takes 19, then enlarges the disk and starts the same command again.
+/// Trains on a disk that holds two checkpoints and not three, then enlarges the disk and starts the same command again.
 /// The disk is a mount that only this script sees.
 const FULL_DISK: &str = r#"
 set -u
 disk=$1; copy=$2; shift 2
-mount -t tmpfs -o size=45m none "$disk" || exit 77
+mount -t tmpfs -o size=8098k none "$disk" || exit 77
 "$@" --out "$disk/run"
 status=$?
 cp -r "$disk/run" "$copy"
