@@ -63,7 +63,7 @@ pub enum BenchCommand {
 /// Where and with how many threads to compute.
 #[derive(Clone, Debug, Args)]
 pub struct DeviceArgs {
-    /// Where to compute: auto, cpu or cuda[:N]
+    /// Where to compute: auto, cpu or `cuda[:N]`
     #[arg(long, value_name = "DEVICE", default_value = "auto", help_heading = "Machine")]
     pub device: String,
     /// Threads that compute; the result is the same for any number [default: RAYON_NUM_THREADS, or all cores]

@@ -69,7 +69,7 @@ pub fn softmax(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
     out
 }
 
-/// ln of the mean over rows of softmax(scale raw + shift), in the log domain: [K].
+/// ln of the mean over rows of softmax(scale raw + shift), in the log domain: K values.
 pub fn log_mean_softmax(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
     assert_eq!(shift.len(), raw.columns(), "one shift for each prototype");
     let mut out = raw.device().empty(&[raw.columns()]);
@@ -77,7 +77,7 @@ pub fn log_mean_softmax(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
     out
 }
 
-/// scale * (mean over rows of raw) + shift: [K].
+/// scale * (mean over rows of raw) + shift: K values.
 pub fn column_mean(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
     assert_eq!(shift.len(), raw.columns(), "one shift for each prototype");
     let mut out = column_sums(raw);
@@ -90,7 +90,7 @@ pub fn column_mean(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
     out
 }
 
-/// Sums over rows: [columns].
+/// Sums over rows: one for each column.
 pub fn column_sums(x: &Tensor) -> Tensor {
     let mut out = x.device().zeros(&[x.columns()]);
     on_cpu!(x, T => reduce::add_column_sums(x.device().as_cpu(), T::slice(x), x.columns(), T::slice_mut(&mut out)));
