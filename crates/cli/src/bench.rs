@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use data::{IMAGENET_MEAN, IMAGENET_STD};
 use model::{Arch, DropPath, HeadConfig, VitConfig};
 use random::{Key, Purpose};
 use serde_json::json;
@@ -116,8 +117,6 @@ pub fn gemm_gflops(device: &Device) -> f64 {
 
 const GLOBAL: usize = 224;
 const LOCAL: usize = 96;
-const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
-const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
 
 /// Runs the steps.
 pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnError> {
@@ -168,7 +167,7 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnErro
         height: side,
         width: side,
         channels: 3,
-        data: PixelData::Bytes { pixels, mean: &MEAN, deviation: &DEVIATION },
+        data: PixelData::Bytes { pixels, mean: &IMAGENET_MEAN, deviation: &IMAGENET_STD },
     };
     let mut views = vec![group(2 * bench.batch_size, GLOBAL, &globals[..])];
     if bench.local_crops > 0 {

@@ -141,7 +141,7 @@ impl Block {
         choice: Option<&BlockChoice>,
     ) -> (Tensor, ClassBlockSaved) {
         let branch = Branch::new(rows, choice.map(|c| (&c.attention[..], c.scale)));
-        let one_each = Rows::all(std::iter::repeat_n(1, rows.segments()));
+        let one_each = Rows::one_each(rows.segments());
         let class_branch = Branch::new(&one_each, choice.map(|c| (&c.attention[..], c.scale)));
         let (normed, statistics) = self.norm1.forward(p, &x, &branch.rows);
         let class_rows = branch.rows.compact().first_of_each();

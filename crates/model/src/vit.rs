@@ -85,7 +85,7 @@ impl Vit {
             (x, _) = block.forward(p, x, &rows, None);
         }
         let (class, _) = last.forward_class(p, x, &rows, None);
-        Ok(self.norm.forward(p, &class, &one_row_each(&rows)).0)
+        Ok(self.norm.forward(p, &class, &Rows::one_each(rows.segments())).0)
     }
 
     /// The same with what [`Vit::backward`] needs, and with residual branches skipped as drawn.
@@ -106,7 +106,7 @@ impl Vit {
             blocks.push(saved);
         }
         let (class, last) = last.forward_class(p, x, &rows, drop_path.map(|d| d.block(first.len())));
-        let class_rows = one_row_each(&rows);
+        let class_rows = Rows::one_each(rows.segments());
         let (features, statistics) = self.norm.forward(p, &class, &class_rows);
         Ok((features, VitSaved { tokens, patches, blocks, last, class, class_rows, statistics }))
     }
@@ -150,8 +150,4 @@ impl Vit {
         let x = ops::assemble_tokens(tokens, &embedded, &p[self.class_token], &p[self.position]);
         (x, tokens.rows())
     }
-}
-
-fn one_row_each(rows: &Rows) -> Rows {
-    Rows::all(std::iter::repeat_n(1, rows.segments()))
 }

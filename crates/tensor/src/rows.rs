@@ -30,6 +30,11 @@ impl Rows {
         Self { inner: Arc::new(Inner { source_rows: offsets[offsets.len() - 1], starts, offsets }) }
     }
 
+    /// All rows of a matrix whose segments are single rows.
+    pub fn one_each(segments: usize) -> Self {
+        Self::all(std::iter::repeat_n(1, segments))
+    }
+
     /// The segments whose flag is set.
     ///
     /// # Panics
