@@ -55,10 +55,11 @@ fn check(len: usize, rows: usize, columns: usize, row_stride: usize) {
     assert!(len >= needed, "a {rows}x{columns} matrix of stride {row_stride} needs {needed} elements, not {len}");
 }
 
-/// Whether a product may use every thread of the current pool, or is one of many that run beside each other.
+/// How many threads of the current pool a product may use: all, or its part where several run beside each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Threads {
     All,
+    AtMost(usize),
     One,
 }
 
@@ -76,11 +77,14 @@ pub(crate) fn gemm<T: Real>(
     if m == 0 || n == 0 {
         return;
     }
-    let parallelism = match threads {
+    let threads = match threads {
         // Below a few hundred thousand operations the hand-over costs more than it saves.
-        Threads::All if m * n * k > 1 << 19 => gemm::Parallelism::Rayon(0),
-        _ => gemm::Parallelism::None,
+        _ if m * n * k <= 1 << 19 => 1,
+        Threads::All => rayon::current_num_threads(),
+        Threads::AtMost(n) => n,
+        Threads::One => 1,
     };
+    let parallelism = if threads > 1 { gemm::Parallelism::Rayon(threads) } else { gemm::Parallelism::None };
     let out_scale = if accumulate { T::ONE } else { T::ZERO };
     // SAFETY: the constructors of the views have checked that every (row, column) of the three matrices lies in its
     // slice, and `out` is borrowed mutably with rows that do not overlap.

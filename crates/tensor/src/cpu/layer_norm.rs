@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::simd::simd;
-use super::{Cpu, Real, split_mut, vector};
+use super::{Cpu, Real, one_task_each, split_mut, vector};
 use crate::rows::Rows;
 
 simd! {
@@ -64,7 +64,7 @@ pub(crate) fn forward<T: Real>(
     let y = split_mut(y, lengths().map(|l| l * dim));
     let (mean, rstd) = (split_mut(mean, lengths()), split_mut(rstd, lengths()));
     cpu.install(|| {
-        (y, mean, rstd).into_par_iter().enumerate().for_each(|(s, (y, mean, rstd))| {
+        one_task_each((y, mean, rstd)).for_each(|(s, (y, mean, rstd))| {
             let x = &x[rows.start(s) * dim..][..y.len()];
             forward_rows(x, weight, bias, T::from_f64(epsilon), y, mean, rstd);
         });
@@ -87,9 +87,7 @@ pub(crate) fn backward<T: Real>(
     let dim = weight.len();
     let pieces = scattered_mut(dx, rows, dim);
     let partials: Vec<Vec<T>> = cpu.install(|| {
-        pieces
-            .into_par_iter()
-            .enumerate()
+        one_task_each(pieces)
             .map(|(s, dx)| {
                 let compact = rows.offsets()[s]..rows.offsets()[s + 1];
                 let x = &x[rows.start(s) * dim..][..dx.len()];

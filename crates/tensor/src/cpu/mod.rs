@@ -118,6 +118,15 @@ impl Cpu {
     }
 }
 
+/// The pieces with their numbers, each a task that any thread can take. The first segments of a batch are those of the
+/// large views and hold most of the work, and rayon left alone hands a quarter of all segments to one thread at once.
+pub(crate) fn one_task_each<I>(pieces: I) -> impl IndexedParallelIterator<Item = (usize, I::Item)>
+where
+    I: IntoParallelIterator<Iter: IndexedParallelIterator>,
+{
+    pieces.into_par_iter().enumerate().with_max_len(1)
+}
+
 /// Cuts a slice into consecutive pieces of the given lengths, to be written by different tasks.
 pub(crate) fn split_mut<T>(mut slice: &mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&mut [T]> {
     let mut pieces = Vec::new();

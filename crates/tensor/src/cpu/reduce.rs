@@ -9,7 +9,8 @@ use super::{Cpu, ELEMENTS_PER_TASK, Real, vector};
 const ROWS_PER_PARTIAL: usize = 256;
 
 simd! {
-    fn add_rows<T: Real>(x: &[T], sum: &mut [T]) {
+    /// `sum += ` the sum of the rows of x, which are as long as it is.
+    pub(super) fn add_rows<T: Real>(x: &[T], sum: &mut [T]) {
         for row in x.chunks_exact(sum.len()) {
             vector::add(sum, row);
         }

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::layer_norm::scattered_mut;
 use super::simd::simd;
-use super::{Cpu, Real, split_mut, starts, vector};
+use super::{Cpu, Real, one_task_each, split_mut, starts, vector};
 use crate::rows::Rows;
 
 simd! {
@@ -47,7 +47,7 @@ pub(crate) fn add<T: Real>(cpu: &Cpu, stream: &[T], rows: &Rows, scale: f64, bra
     let starts: Vec<usize> = starts(&lengths);
     let pieces = split_mut(out, lengths.iter().map(|l| l * dim));
     cpu.install(|| {
-        pieces.into_par_iter().enumerate().for_each(|(i, out)| {
+        one_task_each(pieces).for_each(|(i, out)| {
             let stream = &stream[starts[i] * dim..][..out.len()];
             if i.is_multiple_of(2) {
                 out.copy_from_slice(stream);
@@ -63,7 +63,7 @@ pub(crate) fn add<T: Real>(cpu: &Cpu, stream: &[T], rows: &Rows, scale: f64, bra
 pub(crate) fn gather<T: Real>(cpu: &Cpu, x: &[T], rows: &Rows, dim: usize, scale: f64, compact: &mut [T]) {
     let pieces = split_mut(compact, (0..rows.segments()).map(|s| rows.segment_len(s) * dim));
     cpu.install(|| {
-        pieces.into_par_iter().enumerate().for_each(|(s, piece)| {
+        one_task_each(pieces).for_each(|(s, piece)| {
             copy_scaled(&x[rows.start(s) * dim..][..piece.len()], T::from_f64(scale), piece);
         });
     });
@@ -73,7 +73,7 @@ pub(crate) fn gather<T: Real>(cpu: &Cpu, x: &[T], rows: &Rows, dim: usize, scale
 pub(crate) fn scatter_add<T: Real>(cpu: &Cpu, compact: &[T], rows: &Rows, dim: usize, scale: f64, x: &mut [T]) {
     let pieces = scattered_mut(x, rows, dim);
     cpu.install(|| {
-        pieces.into_par_iter().enumerate().for_each(|(s, piece)| {
+        one_task_each(pieces).for_each(|(s, piece)| {
             add_scaled(&compact[rows.offsets()[s] * dim..][..piece.len()], T::from_f64(scale), piece);
         });
     });

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{Cpu, Real, split_mut, starts};
+use super::{Cpu, Real, one_task_each, split_mut, starts};
 use crate::ops::{Grid, TokenLayout};
 
 /// Position embeddings of one grid, [patches, dim]: the learnt grid itself or its interpolation.
@@ -33,7 +33,7 @@ pub(crate) fn assemble<T: Real>(
     let starts = starts(&sizes);
     let xs = split_mut(x, sizes.iter().map(|n| (n + 1) * dim));
     cpu.install(|| {
-        xs.into_par_iter().enumerate().for_each(|(i, x)| {
+        one_task_each(xs).for_each(|(i, x)| {
             let (first, rest) = x.split_at_mut(dim);
             first.iter_mut().zip(class).zip(position).for_each(|((x, &c), &p)| *x = c + p);
             let patches = &patches[starts[i] * dim..][..rest.len()];
@@ -58,7 +58,7 @@ pub(crate) fn assemble_backward<T: Real>(
     // Row s of the packed matrix belongs to image i at starts[i] + i, because each image has one class token more.
     let rows = |i: usize| &dx[(starts[i] + i) * dim..(starts[i] + i + 1 + sizes[i]) * dim];
     let pieces = split_mut(d_patches, sizes.iter().map(|n| n * dim));
-    cpu.install(|| pieces.into_par_iter().enumerate().for_each(|(i, piece)| piece.copy_from_slice(&rows(i)[dim..])));
+    cpu.install(|| one_task_each(pieces).for_each(|(i, piece)| piece.copy_from_slice(&rows(i)[dim..])));
 
     for i in 0..images.len() {
         d_class.iter_mut().zip(rows(i)).for_each(|(d, &x)| *d += x);
