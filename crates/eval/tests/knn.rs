@@ -77,6 +77,6 @@ fn raw_pixels_of_synthetic_images_are_judged_from_end_to_end() {
     };
     let (train, test) = (set(data::Split::Train), set(data::Split::Test));
     let results = knn::classify(&train, &test, &options(&[10]), &device()).unwrap();
-    assert!(results[0].top1 > 0.0 && results[0].top1 < 60.0, "twelve classes, made hard for raw pixels: {results:?}");
+    assert!(results[0].top1 > 0.0 && results[0].top1 < 60.0, "ten classes, made hard for raw pixels: {results:?}");
     assert!(results[0].top5 >= results[0].top1);
 }

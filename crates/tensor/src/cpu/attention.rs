@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::gemm::{Matrix, MatrixMut, Threads, gemm};
 use super::simd::simd;
-use super::{Cpu, Real, one_task_each, split_mut, vector};
+use super::{Cpu, Real, split_mut, taken_in_order, vector};
 use crate::rows::Rows;
 
 /// Queries, keys and values: columns of matrices with one row a token.
@@ -113,7 +113,7 @@ pub(crate) fn forward<T: Real>(cpu: &Cpu, x: Qkv<'_, T>, shape: Shape<'_>, out: 
     let out = split_mut(out, (0..segments).map(|s| shape.queries(s).len() * dim));
     let lse = split_mut(lse, (0..segments).map(|s| shape.queries(s).len() * heads));
     cpu.install(|| {
-        one_task_each((out, lse)).for_each_init(
+        taken_in_order(out.into_iter().zip(lse)).for_each_init(
             || cpu.allocate(room + longest),
             |scratch, (s, (out, lse))| {
                 let (nq, nk) = (shape.queries(s).len(), shape.keys(s).len());
@@ -160,7 +160,7 @@ pub(crate) fn backward<T: Real>(
         None => (0..segments).map(|_| None).collect(),
     };
     cpu.install(|| {
-        one_task_each((dkv, dq)).for_each_init(
+        taken_in_order(dkv.into_iter().zip(dq)).for_each_init(
             || cpu.allocate(2 * room),
             |scratch, (s, (dkv, mut dq))| {
                 let (queries, nq, nk) = (shape.queries(s), shape.queries(s).len(), shape.keys(s).len());

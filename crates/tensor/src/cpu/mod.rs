@@ -127,6 +127,14 @@ where
     pieces.into_par_iter().enumerate().with_max_len(1)
 }
 
+/// The same for tasks of unequal size, the largest first: a thread takes the next as soon as it is free, so that none is
+/// left with a large one at the end.
+pub(crate) fn taken_in_order<P: Send>(
+    pieces: impl Iterator<Item = P> + Send,
+) -> impl ParallelIterator<Item = (usize, P)> {
+    pieces.enumerate().par_bridge()
+}
+
 /// Cuts a slice into consecutive pieces of the given lengths, to be written by different tasks.
 pub(crate) fn split_mut<T>(mut slice: &mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&mut [T]> {
     let mut pieces = Vec::new();

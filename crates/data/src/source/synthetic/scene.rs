@@ -12,9 +12,9 @@ use random::Stream;
 type Color = [f32; 3];
 
 /// Things lie near the middles of a grid with this many cells along a side, some of which stay empty.
-const CELLS: usize = 3;
+const CELLS: usize = 2;
 /// Share of the cells that stay empty.
-const EMPTY: f64 = 0.4;
+const EMPTY: f64 = 0.2;
 /// The tones of the ground's cells repeat after this many cells along a side: more than a picture shows.
 const TABLE: usize = 16;
 
@@ -28,6 +28,8 @@ pub(super) struct Scene {
     period: f32,
     grain: (f32, f32),
     offset: (f32, f32),
+    /// Whether the ground is mirrored: views are, so no class may lean to one side.
+    mirrored: bool,
     /// Tones of the ground's cells, `TABLE` by `TABLE`, and the tone between cells.
     tones: Vec<Color>,
     between: Color,
@@ -49,7 +51,7 @@ impl Scene {
     pub(super) fn draw(shape: Shape, texture: Texture, size: usize, stream: &mut Stream) -> Self {
         let side = size as f32;
         let mut within = |low: f64, high: f64| stream.uniform_in(low, high) as f32;
-        let period = side * within(0.14, 0.18);
+        let period = side * within(0.10, 0.128);
         let offset = (within(0.0, 1.0), within(0.0, 1.0));
         let noise = within(0.02, 0.03);
         let slope = side * within(4.0, 8.0);
@@ -63,6 +65,7 @@ impl Scene {
         let tones = (0..TABLE * TABLE).map(|_| tone()).collect();
         let between = color(stream, (0.45, 0.55), CHROMA);
         let grain = tilt(stream);
+        let mirrored = stream.chance(0.5);
         // The grid itself is shifted at random, so that no place of the picture is special.
         let cell = side / CELLS as f32;
         let shift = (stream.uniform() as f32, stream.uniform() as f32);
@@ -76,7 +79,7 @@ impl Scene {
                 things.push(thing);
             }
         }
-        Self { size, shape, things, texture, period, grain, offset, tones, between, light, noise }
+        Self { size, shape, things, texture, period, grain, offset, mirrored, tones, between, light, noise }
     }
 
     /// Paints the scene; the noise comes from `stream`.
@@ -98,12 +101,13 @@ impl Scene {
             Some((i, j)) => self.tones[wrap(i) * TABLE + wrap(j)],
             None => self.between,
         };
+        let along = |x: f32| if self.mirrored { self.size as f32 - x } else { x };
         let mut canvas = Vec::with_capacity(self.size * self.size);
         for y in 0..self.size {
             for x in 0..self.size {
                 let mut sum = [0.0; 3];
                 for (dx, dy) in SAMPLES {
-                    let sample = tone(x as f32 + dx, y as f32 + dy);
+                    let sample = tone(along(x as f32 + dx), y as f32 + dy);
                     sum = [0, 1, 2].map(|c| sum[c] + 0.25 * sample[c]);
                 }
                 canvas.push(sum);

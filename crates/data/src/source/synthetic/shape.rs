@@ -4,17 +4,15 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Disk,
-    Ring,
     Cross,
 }
 
 impl Shape {
-    pub(super) const ALL: [Shape; 3] = [Shape::Disk, Shape::Ring, Shape::Cross];
+    pub(super) const ALL: [Shape; 2] = [Shape::Disk, Shape::Cross];
 
     pub(super) fn plural(self) -> &'static str {
         match self {
             Shape::Disk => "disks",
-            Shape::Ring => "rings",
             Shape::Cross => "crosses",
         }
     }
@@ -24,7 +22,6 @@ impl Shape {
     pub(super) fn distance(self, x: f32, y: f32) -> f32 {
         match self {
             Shape::Disk => (x * x + y * y).sqrt() - 0.95,
-            Shape::Ring => ((x * x + y * y).sqrt() - 0.72).abs() - 0.31,
             Shape::Cross => {
                 let bar = |along: f32, across: f32| (along.abs() - 1.05).max(across.abs() - 0.36);
                 bar(x, y).min(bar(y, x))

@@ -5,17 +5,20 @@
 pub(super) enum Texture {
     Rows,
     Columns,
+    Diagonals,
     Checks,
     Dots,
 }
 
 impl Texture {
-    pub(super) const ALL: [Texture; 4] = [Texture::Rows, Texture::Columns, Texture::Checks, Texture::Dots];
+    pub(super) const ALL: [Texture; 5] =
+        [Texture::Rows, Texture::Columns, Texture::Diagonals, Texture::Checks, Texture::Dots];
 
     pub(super) fn plural(self) -> &'static str {
         match self {
             Texture::Rows => "rows",
             Texture::Columns => "columns",
+            Texture::Diagonals => "diagonals",
             Texture::Checks => "checks",
             Texture::Dots => "dots",
         }
@@ -28,6 +31,7 @@ impl Texture {
         match self {
             Texture::Rows => Some((0, index(y))),
             Texture::Columns => Some((0, index(x))),
+            Texture::Diagonals => Some((0, index((x + y) * DIAGONAL))),
             Texture::Checks => Some((index(x * CHECK), index(y * CHECK))),
             Texture::Dots => {
                 let (dx, dy) = (x - x.floor() - 0.5, y - y.floor() - 0.5);
@@ -39,7 +43,8 @@ impl Texture {
 
 /// Checks are a little coarser than stripes, so that both hold about as many edges.
 const CHECK: f32 = 0.8;
-/// Stripes halfway between rows and columns, as wide as those: the inverse of the square root of 2.
+/// Diagonal stripes are as wide as rows and columns.
+const DIAGONAL: f32 = std::f32::consts::FRAC_1_SQRT_2;
 /// Of a dot, in periods.
 const DOT_RADIUS: f32 = 0.4;
 
@@ -57,6 +62,7 @@ mod tests {
         };
         assert_eq!(changes(Texture::Rows), (false, true));
         assert_eq!(changes(Texture::Columns), (true, false));
+        assert_eq!(changes(Texture::Diagonals), (true, true));
         assert_eq!(changes(Texture::Checks), (true, true));
         assert_eq!(changes(Texture::Dots), (true, true));
     }
