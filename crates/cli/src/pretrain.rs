@@ -228,15 +228,18 @@ impl Observer for Face {
     }
 
     fn say(&mut self, text: &str) {
-        if text.starts_with("skipped ") {
-            self.skipped += 1;
-            match self.skipped {
-                n if n < NAMED => self.console.say(text),
-                NAMED => self.console.say(&format!("{text}\nfurther unreadable images are counted, not named")),
-                _ => {}
-            }
-        } else if self.repeats.is_news(text) {
+        if self.repeats.is_news(text) {
             self.console.say(text);
+        }
+    }
+
+    fn skipped(&mut self, bad: &data::BadSample) {
+        self.skipped += 1;
+        let text = format!("skipped {}: {}", bad.name, bad.reason);
+        match self.skipped {
+            n if n < NAMED => self.console.say(&text),
+            NAMED => self.console.say(&format!("{text}\nfurther unreadable images are counted, not named")),
+            _ => {}
         }
     }
 

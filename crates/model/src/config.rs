@@ -22,15 +22,12 @@ impl Arch {
     /// All of them, smallest first.
     pub const ALL: [Arch; 5] = [Arch::Nano, Arch::Tiny, Arch::Small, Arch::Base, Arch::Large];
 
+    /// Their names on the command line and in recipes, in the same order.
+    pub const NAMES: [&'static str; 5] = ["vit_nano", "vit_tiny", "vit_small", "vit_base", "vit_large"];
+
     /// The name on the command line and in recipes.
     pub fn name(self) -> &'static str {
-        match self {
-            Arch::Nano => "vit_nano",
-            Arch::Tiny => "vit_tiny",
-            Arch::Small => "vit_small",
-            Arch::Base => "vit_base",
-            Arch::Large => "vit_large",
-        }
+        Self::NAMES[self as usize]
     }
 
     fn dim_depth(self) -> (usize, usize) {
@@ -56,7 +53,7 @@ impl FromStr for Arch {
         Arch::ALL
             .into_iter()
             .find(|a| a.name() == s)
-            .ok_or_else(|| ConfigError::UnknownArch { given: s.into(), known: Arch::ALL.map(Arch::name).join(", ") })
+            .ok_or_else(|| ConfigError::UnknownArch { given: s.into(), known: Arch::NAMES.join(", ") })
     }
 }
 

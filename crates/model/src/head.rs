@@ -103,11 +103,6 @@ impl DinoHead {
         self.magnitude
     }
 
-    /// v, the direction of each prototype before normalisation [K, p].
-    pub fn direction(&self) -> ParamId {
-        self.direction
-    }
-
     /// Features to unit vectors.
     pub fn embed(&self, p: &ParamSet, features: Tensor) -> Embedded {
         let mut x = features;
@@ -139,19 +134,11 @@ impl DinoHead {
         ops::prototype_logits(&embedded.y, &p[self.magnitude], &p[self.direction])
     }
 
-    /// From the gradient of the raw logits (in `logits.raw`) to that of the features; adds those of the parameters. Where
-    /// `frozen`, the prototypes get none.
-    pub fn backward(
-        &self,
-        p: &ParamSet,
-        embedded: Embedded,
-        logits: Logits,
-        frozen: bool,
-        grads: &mut ParamSet,
-    ) -> Tensor {
+    /// From the gradient of the raw logits (in `logits.raw`) to that of the features; adds those of the parameters.
+    pub fn backward(&self, p: &ParamSet, embedded: Embedded, logits: Logits, grads: &mut ParamSet) -> Tensor {
         let (g, v) = (&p[self.magnitude], &p[self.direction]);
-        let parameters = if frozen { None } else { Some(grads.pair_mut(self.magnitude, self.direction)) };
-        let dy = ops::prototype_logits_backward(&embedded.y, g, v, logits, parameters);
+        let (dg, dv) = grads.pair_mut(self.magnitude, self.direction);
+        let dy = ops::prototype_logits_backward(&embedded.y, g, v, logits, dg, dv);
         let d_bottleneck = ops::l2_normalize_backward(&embedded.y, &embedded.norms, NORMALIZE_EPSILON, &dy);
         self.last.backward_weight(&embedded.last_input, &d_bottleneck, grads);
 

@@ -13,8 +13,8 @@ use crate::learner::StepReport;
 const WINDOW: usize = 4096;
 /// Assignments below which usage says nothing.
 const ENOUGH: usize = 64;
-/// Rows of features that the rank is taken of.
-const RANK_ROWS: usize = 64;
+/// Rows of features that the rank is taken of; more would cost time at every log line.
+pub(crate) const RANK_ROWS: usize = 64;
 
 /// What has been seen of a run lately. Part of a checkpoint, so that a resumed run says what an unbroken one would.
 #[derive(Clone, Debug, Default, PartialEq)]

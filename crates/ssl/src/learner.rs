@@ -103,7 +103,7 @@ impl Learner {
     }
 
     /// One iteration. `views` are the global crops and then, if there are any, the local ones, each view by view over the
-    /// same `batch` images. Changes no weight where an error is returned.
+    /// same `batch` images. Where an error is returned no weight has changed; the loss's centre may have.
     pub fn step(
         &mut self,
         views: &[Pixels<'_>],
@@ -112,16 +112,24 @@ impl Learner {
         values: &StepValues,
     ) -> Result<StepReport, LearnError> {
         let device = self.device.clone();
-        device.run(|| self.step_on_device(views, batch, drop_path, values))
+        device.run(|| {
+            let loss = self.compute_gradient(views, batch, drop_path, values)?;
+            device.finish()?;
+            let gradient =
+                self.optimizer.step(&self.layout, &mut self.student, &self.gradient, &mut self.teacher, values)?;
+            device.finish()?;
+            Ok(StepReport { loss, gradient })
+        })
     }
 
-    fn step_on_device(
+    /// Puts the gradient of the loss into `self.gradient` and moves the centre.
+    fn compute_gradient(
         &mut self,
         views: &[Pixels<'_>],
         batch: usize,
         drop_path: Option<&DropPath>,
         values: &StepValues,
-    ) -> Result<StepReport, LearnError> {
+    ) -> Result<LossReport, LearnError> {
         let pairing = Pairing { batch, views: views.iter().map(|g| g.count).sum::<usize>() / batch };
         let teacher = self.teacher_logits(&views[..1])?;
         let teacher = Side { logits: teacher, magnitude: &self.teacher[self.head.magnitude()] };
@@ -141,13 +149,9 @@ impl Learner {
             &mut self.gradient[magnitude],
         )?;
         drop(teacher);
-        let d_features = self.head.backward(&self.student, embedded, d_logits, false, &mut self.gradient);
+        let d_features = self.head.backward(&self.student, embedded, d_logits, &mut self.gradient);
         self.vit.backward(&self.student, saved, &d_features, &mut self.gradient);
-
-        let gradient =
-            self.optimizer.step(&self.layout, &mut self.student, &self.gradient, &mut self.teacher, values)?;
-        self.device.finish()?;
-        Ok(StepReport { loss, gradient })
+        Ok(loss)
     }
 
     fn teacher_logits(&self, globals: &[Pixels<'_>]) -> Result<tensor::ops::Logits, LearnError> {
@@ -159,10 +163,5 @@ impl Learner {
     /// Class-token features of the teacher, [images, dim].
     pub fn teacher_features(&self, images: &[Pixels<'_>]) -> Result<tensor::Tensor, LearnError> {
         Ok(self.device.run(|| self.vit.features(&self.teacher, &self.device, images))?)
-    }
-
-    /// The gradient of the last step: for tests and for looking at it.
-    pub fn gradient(&self) -> &ParamSet {
-        &self.gradient
     }
 }

@@ -116,7 +116,7 @@ impl Problem {
         let (mut dg, mut dv) = (device.zeros(&[count, 1]), device.zeros(v.shape()));
         let (d_logits, report) =
             loss.forward_backward(student, &teacher, self.teacher_temperature, self.pairing, &mut dg).unwrap();
-        let dy = ops::prototype_logits_backward(&y, &g, &v, d_logits, Some((&mut dg, &mut dv)));
+        let dy = ops::prototype_logits_backward(&y, &g, &v, d_logits, &mut dg, &mut dv);
         let dz = ops::l2_normalize_backward(&y, &norms, EPSILON, &dy);
         Outcome {
             report,

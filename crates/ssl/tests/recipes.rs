@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ssl::recipe::{Arch, Centering, Facts, Prototypes, RawRecipe, Recipe};
+use ssl::recipe::{Centering, Facts, Prototypes, RawRecipe, Recipe};
 
 const IMAGENET: Facts = Facts { images: 1_281_167, height: 375, width: 500, labelled: true, fingerprint: 0 };
 const SYNTHETIC: Facts = Facts { images: 4000, height: 48, width: 48, labelled: true, fingerprint: 0 };
@@ -58,7 +58,7 @@ fn the_main_runs_have_the_released_settings_of_their_size() {
     assert_eq!((small.epochs(), small.steps_per_epoch(), small.peak_lr()), (800, 1251, 2e-3));
     assert_eq!((small.clip_grad(), small.freeze_last_layer(), small.warmup_teacher_temp_epochs()), (0.0, 1, 30));
     let base = imagenet("dino-vmf-b16.toml");
-    assert_eq!((base.arch(), base.epochs(), base.steps_per_epoch()), (Arch::VitBase, 400, 2502));
+    assert_eq!((base.arch(), base.epochs(), base.steps_per_epoch()), (model::Arch::Base, 400, 2502));
     assert_eq!((base.clip_grad(), base.freeze_last_layer(), base.warmup_teacher_temp_epochs()), (0.3, 3, 50));
     assert!((base.peak_lr() - 1.5e-3).abs() < 1e-18);
     for recipe in [small, base] {

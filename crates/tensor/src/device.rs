@@ -138,11 +138,6 @@ impl Device {
         t
     }
 
-    /// Whether two handles name one device.
-    pub fn is(&self, other: &Device) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
-    }
-
     pub(crate) fn as_cpu(&self) -> &Cpu {
         let Inner::Cpu(cpu) = &*self.inner;
         cpu

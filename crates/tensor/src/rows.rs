@@ -94,11 +94,6 @@ impl Rows {
     pub fn offsets(&self) -> &[usize] {
         &self.inner.offsets
     }
-
-    /// Whether the compact matrix is the large one.
-    pub fn is_all(&self) -> bool {
-        self.count() == self.source_rows()
-    }
 }
 
 #[cfg(test)]
@@ -113,6 +108,6 @@ mod tests {
         assert_eq!(rows.offsets(), [0, 3, 7]);
         let class = rows.first_of_each();
         assert_eq!((class.start(1), class.count()), (5, 2));
-        assert!(rows.compact().is_all());
+        assert_eq!((rows.compact().source_rows(), rows.compact().count()), (7, 7));
     }
 }

@@ -88,16 +88,6 @@ impl Tensor {
         }
     }
 
-    /// The same elements under another shape.
-    ///
-    /// # Panics
-    /// When the number of elements differs.
-    pub fn reshape(mut self, shape: &[usize]) -> Self {
-        assert_eq!(self.len(), shape.iter().product::<usize>(), "reshape of {:?} to {shape:?}", self.shape);
-        self.shape = shape.to_vec();
-        self
-    }
-
     /// A copy.
     pub fn duplicate(&self) -> Self {
         let mut copy = self.device.empty(&self.shape);

@@ -247,11 +247,6 @@ impl Loader {
         self.waited
     }
 
-    /// Unreadable images so far, in the order they came up.
-    pub fn bad_samples(&self) -> &[BadSample] {
-        &self.named
-    }
-
     /// Takes a batch back so that its memory serves a later one.
     pub fn recycle(&mut self, batch: Batch) {
         if self.shared.layout.fits(&batch.groups) {

@@ -4,11 +4,13 @@
 //! they do not converge. So whatever depends on the size of the data, of the images or of the batch is a rule here, with
 //! its reason, anchored where the published values are: at ImageNet's size and batch 1024 the rules give those back.
 
+use model::Arch;
+
 use super::check::{Facts, check};
 use super::error::RecipeError;
 use super::explain::Origin;
 use super::fields::{Given, RawRecipe, Recipe, Sourced};
-use super::values::{Arch, Centering, Interval, Method, Prototypes, Size};
+use super::values::{Centering, Interval, Method, Prototypes, Size};
 
 trait Fill<T> {
     /// What was given, or the usual value.
@@ -58,8 +60,8 @@ impl RawRecipe {
         let centering = self.centering.or_derive(|| centering(prototypes.value));
         let arch = self.arch.or_derive(|| arch(images, short));
         let model = arch.value;
-        let is_large = matches!(model, Arch::VitBase | Arch::VitLarge);
-        let is_nano = model == Arch::VitNano;
+        let is_large = matches!(model, Arch::Base | Arch::Large);
+        let is_nano = model == Arch::Nano;
 
         let for_nano = |width| is_nano.then(|| (width, format!("{model}: a head of the backbone's order of size")));
 
@@ -161,11 +163,11 @@ fn centering(prototypes: Prototypes) -> (Centering, String) {
 
 fn arch(images: usize, short: usize) -> (Arch, String) {
     if short <= 64 {
-        (Arch::VitNano, format!("images of {short} pixels"))
+        (Arch::Nano, format!("images of {short} pixels"))
     } else if images < 100_000 {
-        (Arch::VitTiny, format!("{images} images, fewer than 100000"))
+        (Arch::Tiny, format!("{images} images, fewer than 100000"))
     } else {
-        (Arch::VitSmall, format!("{images} images"))
+        (Arch::Small, format!("{images} images"))
     }
 }
 
@@ -273,7 +275,7 @@ mod tests {
     #[test]
     fn on_imagenet_at_batch_1024_the_rules_give_dinos_values() {
         let r = resolve("batch_size = 1024", IMAGENET).unwrap();
-        assert_eq!((r.arch(), r.patch_size(), r.out_dim(), r.epochs()), (Arch::VitSmall, 16, 65_536, 100));
+        assert_eq!((r.arch(), r.patch_size(), r.out_dim(), r.epochs()), (Arch::Small, 16, 65_536, 100));
         assert_eq!((r.global_size(), r.local_size()), (Size::square(224), Size::square(96)));
         assert_eq!((r.global_scale().low, r.local_scale().low, r.local_scale().high), (0.25, 0.05, 0.25));
         assert_eq!((r.peak_lr(), r.warmup_epochs(), r.momentum_teacher()), (0.002, 10.0, 0.996));
@@ -286,7 +288,7 @@ mod tests {
     #[test]
     fn small_images_get_small_patches_and_a_small_network() {
         let r = resolve("", CIFAR).unwrap();
-        assert_eq!((r.arch(), r.patch_size(), r.global_size()), (Arch::VitNano, 4, Size::square(32)));
+        assert_eq!((r.arch(), r.patch_size(), r.global_size()), (Arch::Nano, 4, Size::square(32)));
         assert_eq!((r.local_size(), r.local_scale().high), (Size::square(12), 0.4));
         assert_eq!((r.out_dim(), r.epochs(), r.batch_size()), (4096, 400, 64));
         assert_eq!(r.warnings(), Vec::<String>::new());

@@ -1,5 +1,6 @@
 //! The keys of a recipe, declared once: name, type, allowed values, and whether a resumed run may change them.
 
+use model::Arch;
 use toml::Value;
 
 use super::check::Facts;
@@ -7,7 +8,7 @@ use super::error::RecipeError;
 use super::explain::{Line, Origin};
 use super::nearest::unknown_key;
 use super::rule::{Rule, above, below, between};
-use super::values::{Arch, Centering, Interval, Method, Prototypes, Setting, Size};
+use super::values::{Centering, Interval, Method, Prototypes, Setting, Size};
 
 /// A value that somebody set, and where.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,7 +115,7 @@ recipe! {
     centering: Centering, Rule::Choice(Centering::WORDS), Fixed;
 
     /// Backbone.
-    arch: Arch, Rule::Choice(Arch::WORDS), Fixed;
+    arch: Arch, Rule::Choice(&Arch::NAMES), Fixed;
     /// Side of a patch in pixels.
     patch_size: usize, Rule::Whole(1, 1024), Fixed;
     /// Largest drop-path rate of the student; block i has its share i / (depth - 1).

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use model::Arch;
 use toml::Value;
 
 use super::rule::{MAX_SIDE, Rule};
@@ -78,19 +79,12 @@ choice! {
     }
 }
 
-choice! {
-    /// The backbone.
-    Arch {
-        /// Width 64, 4 blocks, 1 head: for small images and laptops.
-        VitNano = "vit_nano",
-        /// Width 192, 12 blocks, 3 heads.
-        VitTiny = "vit_tiny",
-        /// Width 384, 12 blocks, 6 heads.
-        VitSmall = "vit_small",
-        /// Width 768, 12 blocks, 12 heads.
-        VitBase = "vit_base",
-        /// Width 1024, 24 blocks, 16 heads.
-        VitLarge = "vit_large",
+impl Setting for Arch {
+    fn read(value: &Value, _: &Rule) -> Option<Self> {
+        value.as_str()?.parse().ok()
+    }
+    fn show(&self) -> String {
+        format!("\"{self}\"")
     }
 }
 

@@ -10,20 +10,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use data::{Batch, Loader, LoaderError, Source};
+use data::{BadSample, Batch, Loader, LoaderError, Source};
 use model::DropPath;
 use random::{Key, Purpose};
 use serde_json::json;
 use tensor::Device;
 use tensor::ops::Pixels;
 
-use crate::health::{Health, Vitals};
+use crate::health::{Health, RANK_ROWS, Vitals};
 use crate::learner::{LearnError, Learner, StepReport};
 use crate::loss::NotFinite;
 use crate::recipe::Recipe;
 use crate::run::{Checkpoints, EventLog, MetricsLog, Record, RunError, RunFolder};
 use crate::schedule::{Schedules, StepValues};
 
+use setup::first_pixels;
 pub use setup::{learner_options, loader_config, pixels, vit_config};
 
 /// Why a run stopped before its end.
@@ -61,8 +62,8 @@ pub enum TrainError {
     },
     /// A value that is not finite.
     #[error(
-        "step {step}: {term} is not finite, so training stopped before it could change a weight. {kept} The batch is described in \
-         {}. In a new run (another --out) a lower lr, a longer warm-up or a smaller clip_grad usually helps", report.display()
+        "step {step}: {term} is not finite, so training stopped before it could change a weight. {kept} {report} In a new run \
+         (another --out) a lower lr, a longer warm-up or a smaller clip_grad usually helps"
     )]
     NotFinite {
         /// The step.
@@ -71,8 +72,8 @@ pub enum TrainError {
         term: String,
         /// The last good checkpoint, in words.
         kept: String,
-        /// Where the batch is described.
-        report: PathBuf,
+        /// Where the batch is described, in words.
+        report: String,
     },
 }
 
@@ -97,8 +98,10 @@ pub struct Progress {
 pub trait Observer {
     /// After every step.
     fn step(&mut self, progress: &Progress);
-    /// Something that a person should read: a resume, an image that was skipped, a verdict.
+    /// Something that a person should read: a resume, a verdict.
     fn say(&mut self, text: &str);
+    /// An image that could not be read; another took its place.
+    fn skipped(&mut self, bad: &BadSample);
     /// Numbers to log after an epoch that is due for evaluation, such as the accuracy of kNN.
     fn evaluate(&mut self, learner: &Learner, epoch: u64) -> Vec<(String, f64)>;
     /// Whether to save and stop now.
@@ -192,7 +195,7 @@ impl Trainer {
             }
             let batch = loader.next()?.ok_or(LoaderError::Stopped)?;
             for bad in &batch.substituted {
-                observer.say(&format!("skipped {}: {}", bad.name, bad.reason));
+                observer.skipped(bad);
             }
             let values = self.schedules.at(self.step);
             let report = self.train_on(&batch, &values)?;
@@ -229,7 +232,7 @@ impl Trainer {
         let drop_path = self.drop_path(batch, values.epoch);
         match self.learner.step(&views, batch.samples.len(), drop_path.as_ref(), values) {
             Ok(report) => Ok(report),
-            Err(LearnError::NotFinite(e)) => Err(self.not_finite(e, batch)?),
+            Err(LearnError::NotFinite(e)) => Err(self.not_finite(e, batch)),
             Err(e) => Err(e.into()),
         }
     }
@@ -246,14 +249,20 @@ impl Trainer {
         Some(DropPath::draw(rate, self.learner.vit().config().depth, keys))
     }
 
-    fn not_finite(&self, error: NotFinite, batch: &Batch) -> Result<TrainError, TrainError> {
+    fn not_finite(&self, error: NotFinite, batch: &Batch) -> TrainError {
         let names: Vec<String> = batch.samples.iter().map(|&i| self.source.name(i as usize)).collect();
         let identity = json!({
             "step": self.step, "epoch": batch.epoch, "position": batch.position, "term": error.term,
             "samples": batch.samples, "names": names,
         });
-        let report = self.folder.write("not-finite.json", format!("{identity:#}\n").as_bytes())?;
-        Ok(TrainError::NotFinite { step: self.step, term: error.term, kept: self.kept(), report })
+        // That the description could not be written must not hide why the run stopped.
+        let report = match self.folder.write("not-finite.json", format!("{identity:#}\n").as_bytes()) {
+            Ok(path) => format!("The batch is described in {}.", path.display()),
+            Err(e) => {
+                format!("The batch could not be described in the run's folder: {e}. Its images: {}.", names.join(", "))
+            }
+        };
+        TrainError::NotFinite { step: self.step, term: error.term, kept: self.kept(), report }
     }
 
     /// The last good checkpoint, in words.
@@ -272,8 +281,8 @@ impl Trainer {
         pace: &Pace,
         observer: &mut dyn Observer,
     ) -> Result<(), TrainError> {
-        let globals: Vec<Pixels<'_>> = batch.groups[..1].iter().map(pixels).collect();
-        let features = self.learner.teacher_features(&globals)?;
+        let globals = first_pixels(&batch.groups[0], RANK_ROWS);
+        let features = self.learner.teacher_features(&[globals])?;
         let magnitude = &self.learner.student[self.learner.head().magnitude()];
         let vitals = self.health.vitals(report, magnitude, self.recipe.student_temp(), Some(&features));
         if let Some(words) = vitals.in_words(self.recipe.out_dim())

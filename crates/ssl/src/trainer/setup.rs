@@ -2,7 +2,7 @@
 
 use data::views::MultiCrop;
 use data::{CropGroup, IMAGENET_MEAN, IMAGENET_STD, LoaderConfig};
-use model::{Arch, ConfigError, HeadConfig, VitConfig};
+use model::{ConfigError, HeadConfig, VitConfig};
 use tensor::ops::{AdamW, PixelData, Pixels};
 
 use crate::learner::LearnerOptions;
@@ -19,9 +19,8 @@ const PREFETCH: usize = 4;
 
 /// The backbone of a recipe.
 pub fn vit_config(recipe: &Recipe) -> Result<VitConfig, ConfigError> {
-    let arch: Arch = recipe.arch().as_str().parse()?;
     let size = recipe.global_size();
-    VitConfig::new(arch, recipe.patch_size(), (size.height, size.width), CHANNELS)
+    VitConfig::new(recipe.arch(), recipe.patch_size(), (size.height, size.width), CHANNELS)
 }
 
 /// The learner of a recipe.
@@ -76,11 +75,18 @@ pub fn loader_config(recipe: &Recipe) -> LoaderConfig {
 
 /// A group of views as the network takes them.
 pub fn pixels(group: &CropGroup) -> Pixels<'_> {
+    first_pixels(group, group.count)
+}
+
+/// Those of the first `count` crops of a group; of all, where there are fewer.
+pub fn first_pixels(group: &CropGroup, count: usize) -> Pixels<'_> {
+    let count = count.min(group.count);
+    let pixels = &group.pixels[..count * group.height * group.width * group.channels];
     Pixels {
-        count: group.count,
+        count,
         height: group.height,
         width: group.width,
         channels: group.channels,
-        data: PixelData::Bytes { pixels: &group.pixels, mean: &IMAGENET_MEAN, deviation: &IMAGENET_STD },
+        data: PixelData::Bytes { pixels, mean: &IMAGENET_MEAN, deviation: &IMAGENET_STD },
     }
 }

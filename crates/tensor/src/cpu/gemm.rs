@@ -81,7 +81,7 @@ pub(crate) fn gemm<T: Real>(
         // Below a few hundred thousand operations the hand-over costs more than it saves.
         _ if m * n * k <= 1 << 19 => 1,
         Threads::All => rayon::current_num_threads(),
-        Threads::AtMost(n) => n,
+        Threads::AtMost(most) => most,
         Threads::One => 1,
     };
     let parallelism = if threads > 1 { gemm::Parallelism::Rayon(threads) } else { gemm::Parallelism::None };

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::gemm::{Matrix, MatrixMut, Threads, gemm};
 use super::simd::simd;
-use super::{Cpu, ROWS_PER_TASK, Real, gelu, one_task_each, reduce, vector};
+use super::{Cpu, ELEMENTS_PER_TASK, ROWS_PER_TASK, Real, gelu, one_task_each, reduce, split_mut, vector};
 
 simd! {
     fn add_bias<T: Real>(y: &mut [T], bias: &[T]) {
@@ -80,11 +80,18 @@ pub(crate) fn backward_input<T: Real>(
     });
 }
 
-/// The rows of dW = dy^T x are cut into parts that are multiplied beside each other: two threads on one product would
-/// both have to rearrange all of x. The number of parts follows from that of rows alone, and so does every bit.
-const ROWS_PER_PART: usize = 2048;
-const MOST_PARTS: usize = 4;
-/// Rows of a part that are multiplied, and then summed for the bias, while they are still in the cache.
+/// Parts that the rows of dW = dy^T x are cut into, to be multiplied beside each other: two threads on one product would
+/// both have to rearrange all of x. A function of the number of rows alone, as every bit of the result is then; a power
+/// of two, so that threads get equal shares.
+fn parts_of(rows: usize) -> usize {
+    match rows / 2048 {
+        0 | 1 => 1,
+        2 | 3 => 2,
+        _ => 4,
+    }
+}
+
+/// Rows of a part that are multiplied, and then summed for the bias while the last level of cache still holds them.
 const ROWS_PER_BLOCK: usize = 512;
 
 /// `dW += dy^T x` and `db += column sums of dy`.
@@ -95,13 +102,11 @@ pub(crate) fn backward_weight<T: Real>(
     inputs: usize,
     outputs: usize,
     d_weight: &mut [T],
-    d_bias: Option<&mut [T]>,
+    d_bias: &mut [T],
 ) {
+    assert_eq!((d_weight.len(), d_bias.len()), (outputs * inputs, outputs), "gradients of a linear layer");
     let rows = x.len() / inputs;
-    // Every part but the first is summed in memory of its own.
-    let parts = (rows / ROWS_PER_PART).clamp(1, MOST_PARTS);
-    let mut sums = cpu.allocate((parts - 1) * d_weight.len());
-    let sums = sums.as_mut_slice();
+    let parts = parts_of(rows);
     let threads = Threads::AtMost(cpu.threads().div_ceil(parts));
     let first = |part: usize| part * rows / parts;
     let add_part = |part: usize, out: &mut [T]| {
@@ -113,56 +118,64 @@ pub(crate) fn backward_weight<T: Real>(
             let x = Matrix::new(&x[from * inputs..to * inputs], to - from, inputs, inputs);
             let accumulate = part == 0 || from > first(part);
             gemm(MatrixMut::new(out, outputs, inputs, inputs), accumulate, T::ONE, dy, x, threads);
-            reduce::add_rows(block, &mut bias_sum);
+            // A sum of its own for each block keeps sums in single precision short.
+            let mut block_sum = vec![T::ZERO; outputs];
+            reduce::add_rows(block, &mut block_sum);
+            reduce::add_rows(&block_sum, &mut bias_sum);
         }
         bias_sum
     };
-    let bias_sums: Vec<Vec<T>> = cpu.install(|| {
-        let mut targets = vec![&mut *d_weight];
-        targets.extend(sums.chunks_exact_mut(outputs * inputs));
-        let bias_sums = one_task_each(targets).map(|(part, out)| add_part(part, out)).collect();
-        for sum in sums.chunks_exact(outputs * inputs) {
-            let task = ROWS_PER_TASK * inputs;
-            d_weight.par_chunks_mut(task).zip(sum.par_chunks(task)).for_each(|(dw, sum)| reduce::add_rows(sum, dw));
-        }
-        bias_sums
-    });
-    if let Some(d_bias) = d_bias {
-        for sum in &bias_sums {
-            reduce::add_rows(sum, d_bias);
-        }
+    // Every part but the first is summed in memory of its own.
+    let mut rest = cpu.allocate((parts - 1) * d_weight.len());
+    let mut targets = vec![&mut *d_weight];
+    targets.extend(split_mut(rest.as_mut_slice(), (1..parts).map(|_| outputs * inputs)));
+    let bias_sums: Vec<Vec<T>> =
+        cpu.install(|| one_task_each(targets).map(|(part, out)| add_part(part, out)).collect());
+    for part in 1..parts {
+        let sum = &rest.as_slice()[(part - 1) * d_weight.len()..part * d_weight.len()];
+        let pieces = d_weight.par_chunks_mut(ELEMENTS_PER_TASK).zip(sum.par_chunks(ELEMENTS_PER_TASK));
+        cpu.install(|| pieces.for_each(|(dw, sum)| reduce::add_rows(sum, dw)));
+    }
+    for sum in &bias_sums {
+        reduce::add_rows(sum, d_bias);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::testing::{assert_close, noise};
+    use crate::cpu::testing::{assert_close, noise, wide};
     use crate::device::CpuOptions;
 
-    #[test]
-    fn gradients_summed_in_parts_match_the_plain_loop_and_do_not_depend_on_threads() {
-        let (inputs, outputs) = (24, 18);
-        // One part, one part of several blocks, two parts, as many as there may be.
-        for rows in [3, 1300, 2 * ROWS_PER_PART + 5, (MOST_PARTS + 1) * ROWS_PER_PART] {
-            let (x, dy) = (noise::<f64>(1, rows * inputs), noise::<f64>(2, rows * outputs));
-            let before = (noise::<f64>(3, outputs * inputs), noise::<f64>(4, outputs));
-            let (mut dw, mut db) = before.clone();
-            for (x, dy) in x.chunks(inputs).zip(dy.chunks(outputs)) {
-                for (o, &dy) in dy.iter().enumerate() {
-                    db[o] += dy;
-                    x.iter().enumerate().for_each(|(i, &x)| dw[o * inputs + i] += dy * x);
-                }
+    fn sums_match_the_plain_loop_and_do_not_depend_on_threads<T: Real>(rows: usize, tolerance: f64) {
+        // Large enough for a block's product to use several threads.
+        let (inputs, outputs) = (40, 48);
+        let (x, dy) = (noise::<T>(1, rows * inputs), noise::<T>(2, rows * outputs));
+        let before = (noise::<T>(3, outputs * inputs), noise::<T>(4, outputs));
+        let (mut dw, mut db) = (wide(&before.0), wide(&before.1));
+        for (x, dy) in wide(&x).chunks(inputs).zip(wide(&dy).chunks(outputs)) {
+            for (o, &dy) in dy.iter().enumerate() {
+                db[o] += dy;
+                x.iter().enumerate().for_each(|(i, &x)| dw[o * inputs + i] += dy * x);
             }
-            let results = [1, 2, 3].map(|threads| {
-                let cpu = Cpu::new(CpuOptions { threads: Some(threads), ..Default::default() }).unwrap();
-                let (mut dw, mut db) = before.clone();
-                backward_weight(&cpu, &x, &dy, inputs, outputs, &mut dw, Some(&mut db));
-                (dw, db)
-            });
-            assert!(results.iter().all(|r| r == &results[0]), "{rows} rows");
-            assert_close(&results[0].0, &dw, 1e-11);
-            assert_close(&results[0].1, &db, 1e-11);
+        }
+        let results = [1, 2, 3, 8].map(|threads| {
+            let cpu = Cpu::new(CpuOptions { threads: Some(threads), ..Default::default() }).unwrap();
+            let (mut dw, mut db) = before.clone();
+            backward_weight(&cpu, &x, &dy, inputs, outputs, &mut dw, &mut db);
+            (wide(&dw), wide(&db))
+        });
+        assert!(results.iter().all(|r| r == &results[0]), "{rows} rows");
+        assert_close(&results[0].0, &dw, tolerance);
+        assert_close(&results[0].1, &db, tolerance);
+    }
+
+    #[test]
+    fn weight_gradients_are_the_same_in_one_part_and_in_several() {
+        for (rows, parts) in [(0, 1), (3, 1), (1300, 1), (4101, 2), (6500, 2), (8200, 4)] {
+            assert_eq!(parts_of(rows), parts);
+            sums_match_the_plain_loop_and_do_not_depend_on_threads::<f64>(rows, 1e-11);
+            sums_match_the_plain_loop_and_do_not_depend_on_threads::<f32>(rows, 2e-4);
         }
     }
 }

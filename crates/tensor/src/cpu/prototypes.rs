@@ -72,14 +72,13 @@ pub(crate) fn backward<T: Real>(
     dim: usize,
     d_logits: &mut [T],
     dy: &mut [T],
-    parameters: Option<(&mut [T], &mut [T])>,
+    dg: &mut [T],
+    dv: &mut [T],
 ) {
     let (rows, count) = (y.len() / dim, g.len());
     cpu.install(|| {
         // Without rows there is nothing to add, and no column of the logits to look at.
-        if let Some((dg, dv)) = parameters
-            && rows > 0
-        {
+        if rows > 0 {
             let d_logits = &*d_logits;
             let tasks = (dg.par_chunks_mut(PER_TASK), dv.par_chunks_mut(PER_TASK * dim)).into_par_iter();
             tasks.enumerate().for_each_init(
@@ -139,8 +138,7 @@ mod tests {
 
         let d_logits = noise::<T>(4, rows * count);
         let (mut dy, mut dg, mut dv) = (unwritten(rows * dim), vec![T::ZERO; count], vec![T::ZERO; count * dim]);
-        let parameters = Some((&mut dg[..], &mut dv[..]));
-        backward(&cpu(), &y, &g, &v, &inverse, dim, &mut d_logits.clone(), &mut dy, parameters);
+        backward(&cpu(), &y, &g, &v, &inverse, dim, &mut d_logits.clone(), &mut dy, &mut dg, &mut dv);
         let plain = logits_backward_plain(&wide(&y), &wide(&g), &wide(&v), dim, &wide(&d_logits));
         for (got, want) in [dy, dg, dv].iter().zip(&plain) {
             assert_follows(got, want, tolerance);

@@ -11,7 +11,7 @@ const ROWS_PER_PARTIAL: usize = 256;
 simd! {
     /// `sum += ` the sum of the rows of x, which are as long as it is.
     pub(super) fn add_rows<T: Real>(x: &[T], sum: &mut [T]) {
-        for row in x.chunks_exact(sum.len()) {
+        for row in x.chunks_exact(sum.len().max(1)) {
             vector::add(sum, row);
         }
     }

@@ -118,6 +118,6 @@ pub fn linear_backward_weight(
         inputs,
         outputs.len(),
         &mut T::slice_mut(d_weight)[outputs.start * inputs..outputs.end * inputs],
-        Some(&mut T::slice_mut(d_bias)[outputs]),
+        &mut T::slice_mut(d_bias)[outputs],
     ));
 }

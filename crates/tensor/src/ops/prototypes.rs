@@ -28,20 +28,20 @@ pub fn prototype_logits(y: &Tensor, magnitude: &Tensor, direction: &Tensor) -> L
     Logits { raw, inverse_norms }
 }
 
-/// The gradient of `y`, given that of the raw logits in `logits.raw` (which it uses up); adds those of g and v where the
-/// prototypes are being trained.
+/// The gradient of `y`, given that of the raw logits in `logits.raw` (which it uses up); adds those of g and v.
 pub fn prototype_logits_backward(
     y: &Tensor,
     magnitude: &Tensor,
     direction: &Tensor,
     mut logits: Logits,
-    parameters: Option<(&mut Tensor, &mut Tensor)>,
+    d_magnitude: &mut Tensor,
+    d_direction: &mut Tensor,
 ) -> Tensor {
     let mut dy = y.device().empty(y.shape());
     on_cpu!(y, T => cpu::backward(
         y.device().as_cpu(), T::slice(y), T::slice(magnitude), T::slice(direction), T::slice(&logits.inverse_norms),
         direction.columns(), T::slice_mut(&mut logits.raw), T::slice_mut(&mut dy),
-        parameters.map(|(dg, dv)| (T::slice_mut(dg), T::slice_mut(dv))),
+        T::slice_mut(d_magnitude), T::slice_mut(d_direction),
     ));
     dy
 }

@@ -30,7 +30,7 @@ fn prototypes(d: &Device) -> Outputs {
     let raw = logits.raw.to_f64();
     logits.raw.copy_from(&normal(d, 4, &[ROWS, PROTOTYPES]));
     let (mut dg, mut dv) = (d.zeros(&[PROTOTYPES, 1]), d.zeros(&[PROTOTYPES, DIM]));
-    let dy = ops::prototype_logits_backward(&y, &g, &v, logits, Some((&mut dg, &mut dv)));
+    let dy = ops::prototype_logits_backward(&y, &g, &v, logits, &mut dg, &mut dv);
     vec![("raw", raw), ("dy", dy.to_f64()), ("dg", dg.to_f64()), ("dv", dv.to_f64())]
 }
 

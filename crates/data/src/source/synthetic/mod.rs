@@ -2,8 +2,8 @@
 //!
 //! Ten classes: two shapes, each on one of five grounds. Class and appearance are independent otherwise: tones,
 //! places, sizes, turns, light and noise come from the same distributions for every class. Every part of a picture is
-//! dark or bright by a coin toss, so two pictures of a class are no more alike pixel by pixel than two of different
-//! classes: raw pixels are a poor feature, and what separates the classes has to be learnt.
+//! dark or bright by a coin toss, so two pictures of a class are hardly more alike pixel by pixel than two of different
+//! classes: raw pixels are a poor feature, and most of what separates the classes has to be learnt.
 //!
 //! Image `i` is a function of (seed, `i`) and is computed when it is read: nothing is stored. The test images have
 //! numbers of their own, far from any training image, and do not change with the number of those.
@@ -144,7 +144,7 @@ impl Source for SyntheticSource {
     fn fingerprint(&self) -> u64 {
         let mut hash = Fingerprint::new();
         // Raise the number whenever a pixel changes: a run is not continued on other pictures.
-        hash.add(b"synthetic, drawing 1");
+        hash.add(b"synthetic, drawing 2");
         for part in [self.len() as u64, self.sample(0), self.settings.size as u64, self.settings.seed] {
             hash.add(&part.to_le_bytes());
         }

@@ -63,6 +63,11 @@ mod tests {
         assert_eq!(changes(Texture::Rows), (false, true));
         assert_eq!(changes(Texture::Columns), (true, false));
         assert_eq!(changes(Texture::Diagonals), (true, true));
+        // A diagonal goes on to the right and up, and is as wide as a row is high.
+        let diagonal = |x, y| Texture::Diagonals.cell(x, y).unwrap();
+        assert_eq!(diagonal(0.5, 0.5), diagonal(3.5, -2.5));
+        let across = |t: f32| diagonal(t * DIAGONAL, t * DIAGONAL).1;
+        assert_eq!((across(0.01), across(0.99), across(1.01), across(4.99)), (0, 0, 1, 4));
         assert_eq!(changes(Texture::Checks), (true, true));
         assert_eq!(changes(Texture::Dots), (true, true));
     }
