@@ -185,3 +185,9 @@ fn no_damage_gets_past_as_anything_but_an_error_or_an_image() {
     assert!(images > 500 && errors > 500);
     assert!(gave_up.len() < 20, "{gave_up:?}");
 }
+
+#[test]
+fn an_empty_file_is_called_empty() {
+    let error = decode(&[], &DecodeLimits::default()).unwrap_err();
+    assert_eq!(error.to_string(), "the file is empty");
+}

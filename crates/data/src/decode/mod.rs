@@ -49,6 +49,9 @@ impl DecodeLimits {
 /// Why bytes did not become an image.
 #[derive(Debug, Error)]
 pub enum DecodeError {
+    /// No bytes at all.
+    #[error("the file is empty")]
+    NoBytes,
     /// No known signature at the start.
     #[error("not an image in a known format ({}); it starts with {start:02x?}", FORMATS)]
     UnknownFormat {
@@ -113,6 +116,9 @@ pub const EXTENSIONS: [&str; 10] = ["jpg", "jpeg", "jpe", "jfif", "png", "webp",
 
 /// Decodes a whole file to RGB.
 pub fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<Image, DecodeError> {
+    if bytes.is_empty() {
+        return Err(DecodeError::NoBytes);
+    }
     let Some(format) = Format::of(bytes) else {
         return Err(DecodeError::UnknownFormat { start: bytes[..bytes.len().min(8)].to_vec() });
     };

@@ -137,7 +137,7 @@ impl RawRecipe {
             workers: self.workers.or_default(0),
             knn_every: self.knn_every.or_derive(|| {
                 if facts.labelled {
-                    ((runs / 20).max(1), format!("20 times in {runs} epochs"))
+                    ((runs / 20).max(1), format!("about 20 times in {runs} epochs, at most every epoch"))
                 } else {
                     (0, "the images have no labels".to_owned())
                 }
@@ -228,8 +228,10 @@ fn local_scale(short: usize, global: Interval) -> (Interval, String) {
 
 /// 65536 on ImageNet; on small data most of so many prototypes would never win an image.
 fn out_dim(images: usize) -> (usize, String) {
-    let power = (images / 8).max(1).ilog2().clamp(10, 16);
-    (1 << power, format!("power of two up to an eighth of {images} images, from 1024 to 65536"))
+    let power = |n: usize| n.max(1).ilog2();
+    let least = power(images / 2).clamp(4, 10);
+    let reason = format!("power of two up to an eighth of {images} images, from 1024 (or half of them) to 65536");
+    (1 << power(images / 8).clamp(least, 16), reason)
 }
 
 /// Small sets need more passes: 20 M image presentations, between DINO's short and its long schedule.
@@ -296,7 +298,9 @@ mod tests {
 
     #[test]
     fn the_number_of_prototypes_is_a_power_of_two_that_grows_with_the_data() {
-        for (images, prototypes) in [(300, 1024), (8_000, 1024), (16_384, 2048), (100_000, 8192), (600_000, 65_536)] {
+        for (images, prototypes) in
+            [(300, 128), (1500, 512), (8_000, 1024), (16_384, 2048), (100_000, 8192), (600_000, 65_536)]
+        {
             assert_eq!(out_dim(images).0, prototypes);
         }
     }

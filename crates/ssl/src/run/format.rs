@@ -206,12 +206,16 @@ impl Checkpoint {
         if index.data_len() as u64 != length - 8 - header_length {
             return Err(layout("its length is not the one in its header"));
         }
-        let mut data = vec![0; index.data_len()];
-        file.read_exact(&mut data)?;
-        Self::verify(path, index, data)
+        // Somebody else's file, which may be large, is known by its header.
+        let (mut checkpoint, expected) = Self::described_by(path, &index)?;
+        checkpoint.data = vec![0; index.data_len()];
+        file.read_exact(&mut checkpoint.data)?;
+        let found = checksum(checkpoint.step, &checkpoint.state, checkpoint.tensors());
+        if found == expected { Ok(checkpoint) } else { Err(Damage::Checksum { expected, found }) }
     }
 
-    fn verify(path: &Path, index: Metadata, data: Vec<u8>) -> Result<Self, Damage> {
+    /// A checkpoint whose tensors are yet to be read, and the checksum they must have.
+    fn described_by(path: &Path, index: &Metadata) -> Result<(Self, String), Damage> {
         let metadata = index.metadata().as_ref().ok_or(Damage::Foreign("it has no metadata"))?;
         let entry = |key| metadata.get(key).map(String::as_str);
         if entry("format") != Some(FORMAT) {
@@ -239,9 +243,7 @@ impl Checkpoint {
                 place: info.data_offsets.0..info.data_offsets.1,
             });
         }
-        let checkpoint = Self { path: path.to_owned(), step, state, entries, data };
-        let found = checksum(step, &checkpoint.state, checkpoint.tensors());
-        if found == expected { Ok(checkpoint) } else { Err(Damage::Checksum { expected, found }) }
+        Ok((Self { path: path.to_owned(), step, state, entries, data: Vec::new() }, expected))
     }
 
     /// The file.

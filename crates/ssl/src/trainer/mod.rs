@@ -27,6 +27,9 @@ use crate::schedule::{Schedules, StepValues};
 use setup::first_pixels;
 pub use setup::{learner_options, loader_config, pixels, vit_config};
 
+/// The first checkpoint is written after this long at the latest.
+const FIRST_SAVE: Duration = Duration::from_secs(20);
+
 /// Why a run stopped before its end.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
@@ -157,6 +160,9 @@ impl Trainer {
         let saved = recovered.checkpoint.as_ref().map(|c| c.step());
         if let Some(step) = saved {
             observer.say(&format!("continuing {} after step {step}", folder.root().display()));
+        } else if !folder.is_new() {
+            observer
+                .say(&format!("{}: no checkpoint had been written yet, so it starts over", folder.root().display()));
         }
         let (metrics, _) = folder.metrics(saved)?;
         let events = folder.events(saved.map_or(0, |s| s + 1))?;
@@ -217,7 +223,7 @@ impl Trainer {
                 self.end_epoch(values.epoch, observer)?;
                 pace = Pace::starting_at(loader.waited());
             }
-            if end_of_epoch && self.step == total || last_save.elapsed() >= save_every {
+            if end_of_epoch && self.step == total || last_save.elapsed() >= self.until_save(save_every) {
                 self.save()?;
                 last_save = Instant::now();
             }
@@ -313,6 +319,11 @@ impl Trainer {
         self.metrics.append(&record)?;
         self.events.append(&record)?;
         Ok(())
+    }
+
+    /// The first checkpoint comes early: a short run has something to lose too.
+    fn until_save(&self, every: Duration) -> Duration {
+        if self.saved.is_none() { every.min(FIRST_SAVE) } else { every }
     }
 
     fn save(&mut self) -> Result<(), TrainError> {
