@@ -118,6 +118,16 @@ impl Block {
         (out, BlockSaved { attention, mlp })
     }
 
+    /// All tokens, keeping nothing.
+    pub fn infer(&self, p: &ParamSet, x: &Tensor, rows: &Rows) -> Tensor {
+        let (normed, _) = self.norm1.forward(p, x, rows);
+        let attended = ops::attention(&ops::linear(&normed, &self.qkv.affine(p)), rows, self.heads);
+        let x = ops::linear_residual(x, rows, 1.0, &attended.out, &self.proj.affine(p));
+        let (normed, _) = self.norm2.forward(p, &x, rows);
+        let activated = ops::linear_gelu_only(&normed, &self.fc1.affine(p));
+        ops::linear_residual(&x, rows, 1.0, &activated, &self.fc2.affine(p))
+    }
+
     /// From the gradient of the block's output to that of its input.
     pub fn backward(&self, p: &ParamSet, saved: BlockSaved, dx: Tensor, grads: &mut ParamSet) -> Tensor {
         let mut dx = self.mlp_backward(p, saved.mlp, dx, grads);

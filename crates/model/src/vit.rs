@@ -82,7 +82,7 @@ impl Vit {
         drop(patches);
         let (last, first) = self.blocks.split_last().ok_or(ConfigError::Zero { what: "the depth" })?;
         for block in first {
-            (x, _) = block.forward(p, x, &rows, None);
+            x = block.infer(p, &x, &rows);
         }
         let (class, _) = last.forward_class(p, x, &rows, None);
         Ok(self.norm.forward(p, &class, &Rows::one_each(rows.segments())).0)

@@ -45,6 +45,15 @@ pub(crate) fn forward_gelu<T: Real>(
     });
 }
 
+/// `y = gelu(x W^T + b)`, without the pre-activations.
+pub(crate) fn forward_gelu_only<T: Real>(cpu: &Cpu, x: &[T], weight: &[T], bias: &[T], inputs: usize, y: &mut [T]) {
+    let (rows, outputs) = (x.len() / inputs, weight.len() / inputs);
+    cpu.install(|| {
+        multiply(x, weight, rows, inputs, outputs, y);
+        y.par_chunks_mut(ROWS_PER_TASK * outputs).for_each(|rows| gelu::bias_gelu_in_place(rows, bias));
+    });
+}
+
 fn multiply<T: Real>(x: &[T], weight: &[T], rows: usize, inputs: usize, outputs: usize, y: &mut [T]) {
     let w = Matrix::new(weight, outputs, inputs, inputs).transposed();
     gemm(

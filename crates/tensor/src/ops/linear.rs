@@ -67,6 +67,21 @@ pub fn linear_gelu(x: &Tensor, affine: &Affine<'_>) -> (Tensor, Tensor) {
     (pre, activated)
 }
 
+/// `gelu(x W^T + b)` alone, for a pass without a derivative: less memory, the same bits.
+pub fn linear_gelu_only(x: &Tensor, affine: &Affine<'_>) -> Tensor {
+    let mut y = affine.output(x);
+    let bias = affine.bias.expect("a layer with GELU has a bias");
+    on_cpu!(x, T => cpu::forward_gelu_only(
+        x.device().as_cpu(),
+        T::slice(x),
+        &T::slice(affine.weight)[affine.elements()],
+        &T::slice(bias)[affine.outputs.clone()],
+        affine.inputs(),
+        T::slice_mut(&mut y),
+    ));
+    y
+}
+
 /// The residual stream after a branch: `stream`, with `scale (x W^T + b)` added to the rows that took the branch.
 pub fn linear_residual(stream: &Tensor, rows: &Rows, scale: f64, x: &Tensor, affine: &Affine<'_>) -> Tensor {
     assert_eq!((stream.rows(), x.rows()), (rows.source_rows(), rows.count()), "rows of a residual branch");

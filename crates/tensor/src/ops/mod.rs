@@ -15,7 +15,9 @@ mod tokens;
 mod gradients;
 
 pub use attention::{Attended, attention, attention_backward, class_attention, class_attention_backward};
-pub use linear::{Affine, linear, linear_backward_input, linear_backward_weight, linear_gelu, linear_residual};
+pub use linear::{
+    Affine, linear, linear_backward_input, linear_backward_weight, linear_gelu, linear_gelu_only, linear_residual,
+};
 pub use norm::{
     BatchStatistics, RowStatistics, batch_norm, batch_norm_backward, gelu, gelu_backward, l2_normalize,
     l2_normalize_backward, layer_norm, layer_norm_backward,

@@ -78,6 +78,7 @@ fn mlp(d: &Device) -> Outputs {
     let (x, w1, b1) = (normal(d, 1, &[1500, 96]), weight(d, 2, 384, 96), normal(d, 3, &[384]));
     let (w2, b2, dy) = (weight(d, 4, 96, 384), normal(d, 5, &[96]), normal(d, 6, &[1500, 96]));
     let (pre, hidden) = ops::linear_gelu(&x, &Affine::new(&w1, &b1));
+    let hidden_only = ops::linear_gelu_only(&x, &Affine::new(&w1, &b1));
     let y = ops::linear(&hidden, &Affine::new(&w2, &b2));
     let d_pre = ops::linear_backward_input(&dy, &Affine::new(&w2, &b2), Some(&pre));
     let (mut dw, mut db) = (d.zeros(&[384, 96]), d.zeros(&[384]));
@@ -85,6 +86,7 @@ fn mlp(d: &Device) -> Outputs {
     vec![
         ("pre", pre.to_f64()),
         ("hidden", hidden.to_f64()),
+        ("hidden only", hidden_only.to_f64()),
         ("y", y.to_f64()),
         ("d_pre", d_pre.to_f64()),
         ("dw", dw.to_f64()),
