@@ -218,12 +218,11 @@ impl Trainer {
                 pace = Pace::starting_at(loader.waited());
             }
             loader.recycle(batch);
-            let end_of_epoch = self.step.is_multiple_of(per_epoch);
-            if end_of_epoch {
+            if self.step.is_multiple_of(per_epoch) {
                 self.end_epoch(values.epoch, observer)?;
                 pace = Pace::starting_at(loader.waited());
             }
-            if end_of_epoch && self.step == total || last_save.elapsed() >= self.until_save(save_every) {
+            if last_save.elapsed() >= self.until_save(save_every) {
                 self.save()?;
                 last_save = Instant::now();
             }

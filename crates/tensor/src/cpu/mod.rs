@@ -118,8 +118,8 @@ impl Cpu {
     }
 }
 
-/// The pieces with their numbers, each a task that any thread can take. Rayon left alone makes few large tasks at first, and
-/// the first segments of a batch, those of the large views, hold most of the work.
+/// The pieces with their numbers, each a task that any thread can take. Rayon left alone makes few large tasks at first,
+/// and the first segments of a batch, those of the large views, hold most of the work.
 pub(crate) fn one_task_each<I>(pieces: I) -> impl IndexedParallelIterator<Item = (usize, I::Item)>
 where
     I: IntoParallelIterator<Iter: IndexedParallelIterator>,
@@ -127,8 +127,8 @@ where
     pieces.into_par_iter().enumerate().with_max_len(1)
 }
 
-/// The same for large tasks: a thread takes the next as soon as it is free. Where the caller's largest come first, none is
-/// left with a large one at the end.
+/// The same for large tasks: a thread takes the next as soon as it is free. Where the caller's largest come first, none
+/// is left with a large one at the end.
 pub(crate) fn taken_in_order<P: Send>(
     pieces: impl Iterator<Item = P> + Send,
 ) -> impl ParallelIterator<Item = (usize, P)> {

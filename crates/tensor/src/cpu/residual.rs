@@ -44,7 +44,7 @@ pub(crate) fn add<T: Real>(cpu: &Cpu, stream: &[T], rows: &Rows, scale: f64, bra
         at = rows.start(s) + rows.segment_len(s);
     }
     lengths.push(rows.source_rows() - at);
-    let starts: Vec<usize> = starts(&lengths);
+    let starts = starts(&lengths);
     let pieces = split_mut(out, lengths.iter().map(|l| l * dim));
     cpu.install(|| {
         one_task_each(pieces).for_each(|(i, out)| {

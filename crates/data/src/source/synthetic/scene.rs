@@ -1,8 +1,9 @@
 //! One picture: things of one shape scattered over a ground of one texture, unevenly lit, with noise.
 //!
 //! Drawing (what is where) and rendering (pixels) are apart. All lengths are in pixels. Everything is antialiased: a
-//! shape's coverage falls from 1 to 0 within one pixel of its outline, the ground is sampled four times a pixel. What tells the class is in every part of a picture, and
-//! what does not (places, turns, tones, light) differs from part to part or from picture to picture.
+//! shape's coverage falls from 1 to 0 within one pixel of its outline, the ground is sampled four times a pixel. What
+//! tells the class is in every part of a picture, and what does not (places, turns, tones, light) differs from part to
+//! part or from picture to picture.
 
 use super::shape::Shape;
 use super::texture::Texture;
@@ -60,10 +61,10 @@ impl Scene {
         // Dark or bright by a coin toss: the sign of every edge is of no use.
         let mut tone = || {
             let lightness = if stream.chance(0.5) { (0.1, 0.3) } else { (0.7, 0.9) };
-            color(stream, lightness, CHROMA)
+            color(stream, lightness)
         };
         let tones = (0..TABLE * TABLE).map(|_| tone()).collect();
-        let between = color(stream, (0.45, 0.55), CHROMA);
+        let between = color(stream, (0.45, 0.55));
         let grain = tilt(stream);
         let mirrored = stream.chance(0.5);
         // The grid itself is shifted at random, so that no place of the picture is special.
@@ -148,7 +149,7 @@ impl Thing {
         let radius = cell * within(0.36, 0.46);
         let turn = tilt(stream);
         let lightness = if bright { (0.80, 0.90) } else { (0.10, 0.20) };
-        Self { center, radius, turn, color: color(stream, lightness, CHROMA) }
+        Self { center, radius, turn, color: color(stream, lightness) }
     }
 
     /// Lays the shape over the canvas.
@@ -205,10 +206,10 @@ fn tilt(stream: &mut Stream) -> (f32, f32) {
 }
 
 /// Any hue, faint, with a lightness in this range.
-fn color(stream: &mut Stream, lightness: (f64, f64), chroma: f64) -> Color {
+fn color(stream: &mut Stream, lightness: (f64, f64)) -> Color {
     const HALF_SQRT_3: f32 = 0.866_025_4;
     let l = stream.uniform_in(lightness.0, lightness.1) as f32;
-    let chroma = stream.uniform_in(0.0, chroma) as f32;
+    let chroma = stream.uniform_in(0.0, CHROMA) as f32;
     let (c, s) = unit(stream);
     // The hue's cosine at three angles a third of a circle apart.
     [l + chroma * c, l + chroma * (-0.5 * c - HALF_SQRT_3 * s), l + chroma * (-0.5 * c + HALF_SQRT_3 * s)]
