@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::args::DoctorArgs;
-use crate::bench;
+use crate::bench::step;
 use crate::error::CliError;
 use crate::output::{self, bytes};
 
@@ -23,7 +23,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     let name = cpu_name().unwrap_or_else(|| std::env::consts::ARCH.to_owned());
     lines.push(("CPU", format!("{name}, {}", output::count(cores, "core"))));
     lines.push(("computes with", device.describe()));
-    lines.push(("GEMM", format!("{:.0} GFLOP/s (f32, 1024 x 1024 x 1024)", bench::gemm_gflops(&device))));
+    lines.push(("GEMM", format!("{:.0} GFLOP/s (f32, 1024 x 1024 x 1024)", step::gemm_gflops(&device))));
     if cfg!(debug_assertions) {
         advice.push("This is a debug build: `cargo build --release` makes one that is faster".to_owned());
     }

@@ -12,6 +12,9 @@ pub enum CliError {
     /// The images.
     #[error(transparent)]
     Open(#[from] data::OpenError),
+    /// Loading the images.
+    #[error(transparent)]
+    Load(#[from] data::LoaderError),
     /// The recipe.
     #[error(transparent)]
     Recipe(#[from] ssl::recipe::RecipeError),
@@ -78,6 +81,29 @@ pub enum CliError {
         /// The file to be written.
         path: PathBuf,
     },
+    /// A picture under a name of something else.
+    #[error("{}: the picture is a PNG file; give it a name that ends in .png", path.display())]
+    NotPngName {
+        /// The file to be written.
+        path: PathBuf,
+    },
+    /// Something of value may be there.
+    #[error("{}: is there already and is no PNG picture; it is left as it is. Give another --out, or remove it", path.display())]
+    NotPng {
+        /// The file that is there.
+        path: PathBuf,
+    },
+    /// The picture could not be written.
+    #[error("{}: the picture cannot be written: {source}", path.display())]
+    Picture {
+        /// The file to be written.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The picture could not be drawn.
+    #[error(transparent)]
+    Sheet(#[from] data::sheet::SheetError),
     /// The result could not be printed.
     #[error("the result could not be written to standard output: {source}")]
     Output {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use data::{BadSample, Image, OpenError, ReadError, Source, Split};
+use data::{BadSample, DecodeLimits, Image, OpenError, ReadError, Reader, Source, Split, Stored};
 use random::{Key, Purpose};
 use ssl::recipe::Facts;
 
 use crate::error::CliError;
+use crate::output;
 
 /// The seed of `synthetic` where its name has none. Not the run's seed: two runs that differ in `--seed` are compared
 /// on the same images, and `eval` finds the images of a run without asking for its seed.
@@ -16,9 +17,13 @@ const LOOKED_AT: usize = 64;
 /// Bad images that an error spells out.
 const LISTED: usize = 10;
 
-/// Opens one part of the data.
+/// Opens one part of the data and says what a person should know about it.
 pub fn open(spec: &str, split: Split) -> Result<Arc<dyn Source>, OpenError> {
-    data::open(spec, split, SYNTHETIC_SEED)
+    let source = data::open(spec, split, SYNTHETIC_SEED)?;
+    for remark in source.remarks() {
+        output::note(&format!("note: {remark}"));
+    }
+    Ok(source)
 }
 
 /// Opens the held-out images; the reason where there are none.
@@ -32,14 +37,16 @@ pub fn is_labelled(source: &dyn Source) -> bool {
 }
 
 /// What a recipe is derived from. Sizes are medians over a sample that is always the same.
-pub fn facts(source: &dyn Source) -> Result<Facts, CliError> {
+pub fn facts(source: &dyn Source, channels: usize) -> Result<Facts, CliError> {
+    let mut reader = Reader::new(DecodeLimits::default(), channels);
+    let mut image = Image::black(1, 1, channels);
     let (mut heights, mut widths, mut bad) = (Vec::new(), Vec::new(), Vec::new());
     let sample = sample(source.len(), LOOKED_AT);
     for &index in &sample {
-        match source.read(index) {
-            Ok(Image { height, width, .. }) => {
-                heights.push(height);
-                widths.push(width);
+        match reader.read(source, index, &mut image) {
+            Ok(()) => {
+                heights.push(image.height);
+                widths.push(image.width);
             }
             Err(error) => {
                 bad.push(BadSample { index: index as u64, name: source.name(index), reason: error.reason() });
@@ -95,9 +102,9 @@ impl Source for Subset {
         self.indices.len()
     }
 
-    fn read(&self, index: usize) -> Result<Image, ReadError> {
+    fn fetch(&self, index: usize, limits: &DecodeLimits, bytes: &mut Vec<u8>) -> Result<Stored, ReadError> {
         match self.indices.get(index) {
-            Some(&index) => self.source.read(index),
+            Some(&index) => self.source.fetch(index, limits, bytes),
             None => Err(ReadError::NoSuchImage { index, len: self.len() }),
         }
     }
@@ -152,7 +159,7 @@ mod tests {
     #[test]
     fn the_facts_of_synthetic_are_what_its_name_says() {
         let source = open("synthetic:train=100,size=24", Split::Train).unwrap();
-        let facts = facts(&*source).unwrap();
+        let facts = facts(&*source, 3).unwrap();
         assert_eq!((facts.images, facts.height, facts.width, facts.labelled), (100, 24, 24, true));
     }
 }

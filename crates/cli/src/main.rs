@@ -17,8 +17,10 @@ mod output;
 mod pretrain;
 mod probe;
 mod progress;
+mod recipe;
 mod signals;
 mod view;
+mod views;
 mod weights;
 
 use std::process::ExitCode;
@@ -41,10 +43,12 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<ExitCode, CliError> {
     match command {
         Command::Pretrain(args) => return pretrain::run(args),
+        Command::Views(args) => views::run(args)?,
         Command::Features(args) => features::run(args)?,
         Command::Eval(EvalCommand::Knn(args)) => eval::knn(args)?,
         Command::Inspect(args) => inspect::run(args)?,
-        Command::Bench(BenchCommand::Step(args)) => bench::run(args)?,
+        Command::Bench(BenchCommand::Step(args)) => bench::step::run(args)?,
+        Command::Bench(BenchCommand::Data(args)) => bench::data::run(args)?,
         Command::Doctor(args) => doctor::run(args)?,
     }
     Ok(ExitCode::SUCCESS)

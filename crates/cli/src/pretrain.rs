@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use eval::{EvalError, Network, ReadOptions};
 use serde_json::json;
 use ssl::learner::Learner;
-use ssl::recipe::{RawRecipe, Recipe};
+use ssl::recipe::Recipe;
 use ssl::run::RunFolder;
 use ssl::trainer::{Observer, Outcome, Progress, Trainer};
 use tensor::Device;
@@ -22,19 +22,14 @@ use crate::progress::{Console, Meter, Repeats};
 use crate::signals::Stop;
 use crate::view::View;
 
-/// The recipe of the built-in data: a run of minutes, where the rules for other data are made for hours.
-const BUILT_IN: &str = include_str!("../../../recipes/synthetic.toml");
 /// Unreadable images that are named on the terminal.
 const NAMED: usize = 100;
 
 /// Trains, or goes on with what an earlier start of the same command began.
 pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let device = args.device.open()?;
-    // Before the data is looked at, so that a typing error costs no time.
-    let asked = asked_recipe(args)?;
-    let train = images::open(&args.data, data::Split::Train)?;
-    let recipe = asked.resolve(&images::facts(&*train)?)?;
-    let out = args.out.clone().unwrap_or_else(|| default_out(&args.data, &recipe));
+    let (train, recipe) = args.recipe.open(args.device.thread_count())?;
+    let out = args.out.clone().unwrap_or_else(|| default_out(&args.recipe.data, &recipe));
     let folder = RunFolder::open(&out, &recipe)?;
 
     if let Some(result) = finished(&folder, &recipe)? {
@@ -44,7 +39,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     }
     introduce(&device, &train.describe(), &recipe, &out);
     let read = ReadOptions { workers: workers(args), ..Default::default() };
-    let probe = Probe::new(train.clone(), images::open_held_out(&args.data), &recipe, read);
+    let probe = Probe::new(train.clone(), images::open_held_out(&args.recipe.data), &recipe, read);
     if let Some((probe, Some(reason))) = &probe {
         output::note(&format!("kNN: judged on {}. {reason}", probe.judged()));
     }
@@ -78,25 +73,6 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         Err(CliError::Eval(EvalError::Stopped)) => stopped(trainer.step()),
         Err(error) => Err(error),
     }
-}
-
-/// What was asked for: the recipe file (for the built-in data, its own), above it `--set`, above that the flags.
-fn asked_recipe(args: &PretrainArgs) -> Result<RawRecipe, CliError> {
-    let mut machine = RawRecipe::default();
-    if let Some(threads) = args.device.thread_count() {
-        machine.set_text("workers", &threads.to_string(), "--threads or RAYON_NUM_THREADS")?;
-    }
-    let file = match &args.recipe {
-        Some(path) => RawRecipe::from_file(path)?,
-        None if args.data == "synthetic" || args.data.starts_with("synthetic:seed=") => {
-            RawRecipe::from_toml(BUILT_IN, "recipes/synthetic.toml")?
-        }
-        None => RawRecipe::default(),
-    };
-    let (mut set, mut flags) = (RawRecipe::default(), RawRecipe::default());
-    args.set.iter().try_for_each(|assignment| set.set_assignment(assignment))?;
-    args.keys.given().try_for_each(|(key, text, flag)| flags.set_text(key, text, flag))?;
-    Ok(machine.overlaid_by(file).overlaid_by(set).overlaid_by(flags))
 }
 
 fn workers(args: &PretrainArgs) -> usize {
@@ -182,7 +158,7 @@ fn finish(trainer: &Trainer, recipe: &Recipe, face: &Face) -> Result<RunResult, 
 
 fn print(result: &RunResult, args: &PretrainArgs, out: &Path, recipe: &Recipe) -> Result<(), CliError> {
     if !args.json {
-        return output::result(&result.table(out, &args.data, recipe));
+        return output::result(&result.table(out, &args.recipe.data, recipe));
     }
     let mut object = result.to_json();
     object["run"] = json!(out.display().to_string());
@@ -267,7 +243,7 @@ impl Observer for Face {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ssl::recipe::Facts;
+    use ssl::recipe::{Facts, RawRecipe};
 
     fn recipe(text: &str) -> Recipe {
         let facts = Facts { images: 500, height: 48, width: 48, labelled: true, fingerprint: 0 };

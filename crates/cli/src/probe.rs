@@ -55,6 +55,7 @@ impl Probe {
             Err(reason) => (None, Some(reason)),
         };
         let voters = Subset::sample(train, NEIGHBORS);
+        let read = ReadOptions { channels: recipe.channels(), ..read };
         let (k, temperature) = (recipe.knn_k(), recipe.knn_temperature());
         Some((Self { voters, queries, view: View::of(recipe), k, temperature, read }, reason))
     }
@@ -133,7 +134,7 @@ mod tests {
     fn recipe(spec: &str) -> (Arc<dyn Source>, Recipe) {
         let train = images::open(spec, data::Split::Train).unwrap();
         let text = "arch = \"vit_nano\"\npatch_size = 8\nhead_hidden = 16\nhead_bottleneck = 16\nout_dim = 8\nseed = 5";
-        let recipe = RawRecipe::from_toml(text, "test").unwrap().resolve(&images::facts(&*train).unwrap()).unwrap();
+        let recipe = RawRecipe::from_toml(text, "test").unwrap().resolve(&images::facts(&*train, 3).unwrap()).unwrap();
         (train, recipe)
     }
 

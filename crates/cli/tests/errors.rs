@@ -28,7 +28,7 @@ fn a_missing_or_empty_folder_is_named_and_no_run_is_begun() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("run");
     let missing = pretrain(&folder.path().join("nowhere"), &out, &[]).failed();
-    assert!(missing.contains("nowhere: no such folder") && missing.contains("`synthetic`"), "{missing}");
+    assert!(missing.contains("nowhere: no such file or folder") && missing.contains("`synthetic`"), "{missing}");
 
     let empty = folder.path().join("empty");
     fs::create_dir(&empty).unwrap();

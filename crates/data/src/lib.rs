@@ -1,11 +1,12 @@
 //! Images on their way to a batch: source -> decode -> augment -> views -> batches.
 //!
-//! - [`source`]: where images come from. A folder, or the procedural set `synthetic`.
+//! - [`source`]: where images come from: folders, tar, parquet, CIFAR and IDX files, lists, the procedural set `synthetic`.
 //! - [`decode`]: bytes of a file to 8-bit RGB, as Pillow's `convert("RGB")` gives it.
 //! - [`augment`]: one operation each, on 8-bit images, equal to Pillow and torchvision byte for byte.
 //! - [`views`]: the multi-crop recipe. Parameters are drawn first, as plain data, and applied after.
 //! - [`transform`]: what evaluation does to an image instead.
 //! - [`loader`]: batches of views, prepared by threads, in an order that only (seed, epoch, position) decide.
+//! - [`sheet`]: views as a picture for people.
 //!
 //! Randomness is a function of a [`random::Key`]: neither the number of threads nor a resume can change a view.
 
@@ -13,13 +14,14 @@ pub mod augment;
 pub mod decode;
 pub mod image;
 pub mod loader;
+pub mod sheet;
 pub mod source;
 pub mod transform;
 pub mod views;
 
 pub use crate::image::Image;
 pub use decode::{DecodeError, DecodeLimits};
-pub use loader::{BadSample, Batch, CropGroup, Loader, LoaderConfig, LoaderError};
-pub use source::{OpenError, ReadError, Source, Split, open};
-pub use transform::{EvalTransform, IMAGENET_MEAN, IMAGENET_STD, normalize_chw};
+pub use loader::{BadSample, Batch, CropGroup, Decoding, Loader, LoaderConfig, LoaderError};
+pub use source::{OpenError, ReadError, Reader, Source, Split, Stored, open};
+pub use transform::{EvalTransform, IMAGENET_MEAN, IMAGENET_STD, normalization, normalize_chw};
 pub use views::{MultiCrop, ViewParams};

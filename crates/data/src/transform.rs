@@ -2,14 +2,30 @@
 
 use crate::Image;
 use crate::augment::crop::random_resized_crop;
-use crate::augment::resize::resize_box;
-use crate::augment::{Filter, Rect, center_crop, flip_horizontal, reduce, resize, resize_crop};
+use crate::augment::resize::{Window, resize_window};
+use crate::augment::{Filter, center_crop, flip_horizontal, reduce, resize, resize_crop};
 use random::Key;
 
 /// Channel means that models trained on ImageNet expect to be subtracted.
 pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 /// Channel deviations that models trained on ImageNet expect to be divided by.
 pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
+
+/// Means and deviations, channel by channel, that images are brought to (0, 1) with: those of ImageNet for colour, their
+/// averages for a single channel, and half and a quarter of the range where nothing is known.
+///
+/// # Panics
+/// For no channels or more than [`MAX_CHANNELS`].
+pub fn normalization(channels: usize) -> (&'static [f32], &'static [f32]) {
+    match channels {
+        1 => (&[0.449], &[0.226]),
+        3 => (&IMAGENET_MEAN, &IMAGENET_STD),
+        n => (&[0.5; MAX_CHANNELS][..n], &[0.25; MAX_CHANNELS][..n]),
+    }
+}
+
+/// Most channels of an image.
+pub const MAX_CHANNELS: usize = 64;
 
 /// torchvision's `Resize(resize_short)` then `CenterCrop(crop)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,8 +134,8 @@ pub fn thumbnail(image: &Image, size: (usize, usize)) -> Image {
     let reduced = reduce(image, (fy, fx));
     // Pillow hands the span on in f32.
     let span = |side: usize, factor: usize| f64::from((side as f64 / factor as f64) as f32);
-    let span = (span(image.height, fy), span(image.width, fx));
-    resize_box(&reduced, Rect::whole(&reduced), span, (height, width), Filter::Lanczos)
+    let window = Window { top: 0.0, left: 0.0, height: span(image.height, fy), width: span(image.width, fx) };
+    resize_window(&reduced, window, (height, width), Filter::Lanczos)
 }
 
 /// The size that fits; none where the image already does.

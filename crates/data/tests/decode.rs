@@ -4,7 +4,7 @@
 
 mod support;
 
-use data::decode::{DecodeError, DecodeLimits, decode};
+use data::decode::{DecodeError, DecodeLimits, Decoder, decode};
 use std::collections::BTreeMap;
 use support::{bmp, crc32, fixtures};
 
@@ -190,4 +190,68 @@ fn no_damage_gets_past_as_anything_but_an_error_or_an_image() {
 fn an_empty_file_is_called_empty() {
     let error = decode(&[], &DecodeLimits::default()).unwrap_err();
     assert_eq!(error.to_string(), "the file is empty");
+}
+
+/// An uncompressed TIFF of `bands` bands of 8 bits, one strip.
+fn tiff(width: u16, height: u16, bands: u16) -> Vec<u8> {
+    let pixels: Vec<u8> = (0..u32::from(width) * u32::from(height) * u32::from(bands)).map(|i| (i * 7) as u8).collect();
+    let mut bytes = b"II\x2a\0\x08\0\0\0".to_vec();
+    // Lists of one number for each band lie behind the directory, and the pixels behind those.
+    let lists = 8 + 2 + 11 * 12 + 4;
+    let data = lists + 2 * u32::from(bands) * 2;
+    let (short, long) = (3u16, 4u16);
+    let entries = [
+        (256, short, 1, u32::from(width)),
+        (257, short, 1, u32::from(height)),
+        (258, short, u32::from(bands), lists),
+        (259, short, 1, 1),
+        (262, short, 1, 1),
+        (273, long, 1, data),
+        (277, short, 1, u32::from(bands)),
+        (278, short, 1, u32::from(height)),
+        (279, long, 1, pixels.len() as u32),
+        (284, short, 1, 1),
+        (338, short, u32::from(bands - 1), lists + 2 * u32::from(bands)),
+    ];
+    bytes.extend((entries.len() as u16).to_le_bytes());
+    for (tag, kind, count, value) in entries {
+        bytes.extend((tag as u16).to_le_bytes());
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend(u32::to_le_bytes(count));
+        bytes.extend(value.to_le_bytes());
+    }
+    bytes.extend([0; 4]);
+    (0..bands).for_each(|_| bytes.extend(8u16.to_le_bytes()));
+    (0..bands).for_each(|_| bytes.extend(0u16.to_le_bytes()));
+    bytes.extend(pixels);
+    bytes
+}
+
+#[test]
+fn any_number_of_channels_can_be_asked_for() {
+    let decode_to = |bytes: &[u8], channels| {
+        let mut image = data::Image::black(1, 1, 1);
+        Decoder::new(DecodeLimits::default(), channels).decode(bytes, &mut image).map(|()| image)
+    };
+    let bands = tiff(4, 3, 5);
+    let image = decode_to(&bands, 5).unwrap();
+    assert_eq!((image.width, image.height, image.channels), (4, 3, 5));
+    assert_eq!(image.pixels[..6], [0, 7, 14, 21, 28, 35]);
+    assert!(matches!(decode_to(&bands, 7), Err(DecodeError::Channels { have: 5, want: 7, .. })));
+    for cut in 0..bands.len() {
+        _ = decode_to(&bands[..cut], 5);
+    }
+
+    let rgba = decode_to(&read("rgba.png"), 4).unwrap();
+    let rgb = decode_default(&read("rgba.png")).unwrap();
+    assert_eq!(rgba.pixels.as_chunks::<4>().0[7][..3], rgb.pixels[21..24]);
+    for name in ["rgb.png", "baseline-420.jpg", "cmyk.jpg", "gray.jpg", "gray.png"] {
+        let gray = decode_to(&read(name), 1).unwrap();
+        let mut rgb = decode_default(&read(name)).unwrap();
+        data::augment::grayscale(&mut rgb);
+        let first: Vec<u8> = rgb.pixels.iter().step_by(3).copied().collect();
+        assert_eq!((gray.channels, gray.pixels), (1, first), "{name}");
+    }
+    let error = decode_to(&read("rgb.png"), 4).unwrap_err();
+    assert_eq!(error.to_string(), "PNG data with 3 channel(s) where 4 are wanted");
 }

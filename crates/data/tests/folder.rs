@@ -4,7 +4,7 @@ mod support;
 
 use data::decode::DecodeLimits;
 use data::source::FolderSource;
-use data::{OpenError, ReadError, Source, Split, open};
+use data::{Image, OpenError, ReadError, Reader, Source, Split, open};
 use std::path::Path;
 use support::{TempFolder, bmp, crc32, fixtures, real_data};
 
@@ -94,17 +94,19 @@ fn a_plain_folder_is_all_for_training_and_says_so() {
 }
 
 #[test]
-fn missing_not_a_folder_and_empty_are_told_apart() {
+fn missing_unknown_and_empty_are_told_apart() {
     let folder = TempFolder::new();
     let missing = refused(folder.0.join("nowhere").to_str().unwrap(), Split::Train);
     assert!(matches!(missing, OpenError::Missing { .. }), "{missing}");
-    folder.write("list.csv", b"1,2");
-    let file = refused(folder.0.join("list.csv").to_str().unwrap(), Split::Train);
+    folder.write("notes.md", b"1,2");
+    let unknown = refused(folder.0.join("notes.md").to_str().unwrap(), Split::Train);
+    assert!(matches!(unknown, OpenError::UnknownFile { .. }), "{unknown}");
+    let file = FolderSource::open(&folder.0.join("notes.md"), Split::Train).err().unwrap();
     assert!(matches!(file, OpenError::NotAFolder { .. }), "{file}");
     let empty = refused(folder.spec(), Split::Train);
     assert!(matches!(empty, OpenError::NoImages { others: 1, .. }), "{empty}");
     let message = empty.to_string();
-    assert!(message.contains(".jpg, .jpeg") && message.contains("1 other file(s), such as list.csv"), "{message}");
+    assert!(message.contains(".jpg, .jpeg") && message.contains("1 other file(s), such as notes.md"), "{message}");
 }
 
 #[test]
@@ -114,16 +116,18 @@ fn unreadable_images_are_errors_with_a_name() {
     folder.write("b.jpg", b"GIF89a but not really");
     folder.write("c.jpg", &bmp(40, 40, RED));
     let limits = DecodeLimits { file_bytes: 1000, ..Default::default() };
-    let source = FolderSource::open(&folder.0, Split::Train).unwrap().with_limits(limits);
+    let source = FolderSource::open(&folder.0, Split::Train).unwrap();
+    let mut image = Image::black(1, 1, 3);
+    let mut read = |i| Reader::new(limits, 3).read(&source, i, &mut image);
     for (i, name) in ["a.jpg", "b.jpg", "c.jpg"].into_iter().enumerate() {
-        let error = source.read(i).unwrap_err();
+        let error = read(i).unwrap_err();
         assert!(error.to_string().starts_with(&format!("{name}: ")), "{error}");
         assert!(!error.reason().contains(name));
     }
-    assert!(matches!(source.read(2), Err(ReadError::FileTooLarge { limit: 1000, .. })));
-    assert!(matches!(source.read(3), Err(ReadError::NoSuchImage { index: 3, len: 3 })));
+    assert!(matches!(read(2), Err(ReadError::FileTooLarge { limit: 1000, .. })));
+    assert!(matches!(read(3), Err(ReadError::NoSuchImage { index: 3, len: 3 })));
     std::fs::remove_file(folder.0.join("a.jpg")).unwrap();
-    assert!(matches!(source.read(0), Err(ReadError::Io { .. })));
+    assert!(matches!(read(0), Err(ReadError::Io { .. })));
 }
 
 #[test]

@@ -4,8 +4,10 @@
 mod support;
 
 use data::augment::Filter;
+use data::loader::Shard;
 use data::{
-    Batch, Image, Loader, LoaderConfig, LoaderError, MultiCrop, ReadError, Source, Split, ViewParams, open, views,
+    Batch, DecodeLimits, Loader, LoaderConfig, LoaderError, MultiCrop, ReadError, Source, Split, Stored, ViewParams,
+    open, views,
 };
 use random::{Key, Purpose};
 use std::collections::BTreeSet;
@@ -18,7 +20,15 @@ fn small_views() -> MultiCrop {
 }
 
 fn config(workers: usize) -> LoaderConfig {
-    LoaderConfig { batch_size: 6, seed: 11, workers, prefetch: 3, views: small_views(), max_bad_share: 0.5 }
+    LoaderConfig {
+        batch_size: 6,
+        seed: 11,
+        workers,
+        prefetch: 3,
+        views: small_views(),
+        max_bad_share: 0.5,
+        ..Default::default()
+    }
 }
 
 fn synthetic(images: usize) -> Arc<dyn Source> {
@@ -59,6 +69,44 @@ fn a_resume_in_the_middle_of_an_epoch_continues_exactly() {
         assert!(rest[..] == whole[epoch as usize * 6 + position..], "from {epoch}, {position}");
     }
     assert!(load(&source, config(2), 3, 0, 3).is_empty());
+}
+
+#[test]
+fn shards_together_load_what_one_loader_would() {
+    let source = synthetic(40);
+    let whole = load(&source, LoaderConfig { batch_size: 12, ..config(2) }, 0, 0, 2);
+    let parts: Vec<Vec<Batch>> = (0..3)
+        .map(|number| {
+            load(&source, LoaderConfig { batch_size: 4, shard: Shard { number, of: 3 }, ..config(2) }, 0, 0, 2)
+        })
+        .collect();
+    assert_eq!(whole.len(), 6);
+    for (position, whole) in whole.iter().enumerate() {
+        let samples: Vec<u64> = parts.iter().flat_map(|part| part[position].samples.clone()).collect();
+        assert_eq!(samples, whole.samples);
+        for (i, part) in parts.iter().enumerate() {
+            for slot in 0..4 {
+                // The second global view of the same sample.
+                assert!(part[position].groups[0].view(4 + slot) == whole.groups[0].view(12 + 4 * i + slot));
+            }
+        }
+    }
+    let absurd = LoaderConfig { shard: Shard { number: 3, of: 3 }, ..config(1) };
+    assert!(matches!(Loader::start(source, absurd, 0, 0, 1), Err(LoaderError::Setting { setting: "shard", .. })));
+}
+
+#[test]
+fn grey_and_many_channels_are_loaded_as_asked() {
+    let grey = load(&synthetic(12), LoaderConfig { channels: 1, ..config(2) }, 0, 0, 1);
+    assert!(
+        grey.iter().flat_map(|b| &b.groups).all(|g| g.channels == 1 && g.pixels.len() == g.count * g.height * g.width)
+    );
+    let levels: BTreeSet<u8> = grey[0].groups[0].pixels.iter().copied().collect();
+    assert!(levels.len() > 20, "the pictures are there");
+
+    let source: Arc<dyn Source> = Arc::new(Odd { reads: Arc::default(), panics_at: 9999, channels: 5 });
+    let five = load(&source, LoaderConfig { channels: 5, ..config(2) }, 0, 165, 1);
+    assert_eq!(five[0].groups[1].pixels.len(), 3 * 6 * 12 * 12 * 5);
 }
 
 #[test]
@@ -199,10 +247,11 @@ impl Source for Odd {
     fn len(&self) -> usize {
         1000
     }
-    fn read(&self, index: usize) -> Result<Image, ReadError> {
+    fn fetch(&self, index: usize, _: &DecodeLimits, bytes: &mut Vec<u8>) -> Result<Stored, ReadError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         assert_ne!(index, self.panics_at, "told to");
-        Ok(Image::black(9, 9, self.channels))
+        *bytes = vec![0; 81 * self.channels];
+        Ok(Stored::Pixels { height: 9, width: 9, channels: self.channels })
     }
     fn label(&self, _: usize) -> Option<u32> {
         None
@@ -237,11 +286,11 @@ fn a_panic_in_a_worker_is_an_error_that_names_the_image() {
 }
 
 #[test]
-fn images_that_are_not_rgb_are_bad_images() {
-    let source = Arc::new(Odd { reads: Arc::default(), panics_at: 9999, channels: 1 });
+fn images_with_channels_that_cannot_become_colour_are_bad_images() {
+    let source = Arc::new(Odd { reads: Arc::default(), panics_at: 9999, channels: 5 });
     let cfg = LoaderConfig { max_bad_share: 0.01, ..config(2) };
     let error = Loader::start(source, cfg, 0, 0, 1).unwrap().next().unwrap_err();
-    assert!(error.to_string().contains("1 channels"), "{error}");
+    assert!(error.to_string().contains("5 channel(s) where 3 are wanted"), "{error}");
 }
 
 #[test]

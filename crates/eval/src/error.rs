@@ -19,12 +19,6 @@ pub enum EvalError {
         /// What it should be.
         expected: String,
     },
-    /// A network for other images.
-    #[error("the network takes images of {channels} channels; those of an image source have 3 (RGB)")]
-    Channels {
-        /// Channels that the network takes.
-        channels: usize,
-    },
     /// Images that the network cannot take.
     #[error(transparent)]
     Network(#[from] ConfigError),

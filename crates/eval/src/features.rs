@@ -2,14 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use data::{BadSample, IMAGENET_MEAN, IMAGENET_STD, Source};
+use data::{BadSample, Source, normalization};
 use model::Vit;
 use tensor::ops::{PixelData, Pixels};
 use tensor::{Device, ParamSet};
 
 use crate::error::EvalError;
 use crate::prepare::Preparation;
-use crate::reading::{CHANNELS, Progress, ReadOptions, for_each_batch};
+use crate::reading::{Progress, ReadOptions, for_each_batch};
 
 /// A vector for each of some images of a source.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -112,13 +112,12 @@ pub fn extract(
 ) -> Result<Extraction, EvalError> {
     let Network { vit, weights, device } = network;
     let channels = vit.config().channels;
-    if channels != CHANNELS {
-        return Err(EvalError::Channels { channels });
-    }
+    let options = &ReadOptions { channels, ..*options };
+    let (mean, deviation) = normalization(channels);
     let mut features = Features { dim: vit.config().dim, ..Default::default() };
     let (height, width) = preparation.size();
     let skipped = for_each_batch(source, preparation, options, progress, |batch| {
-        let data = PixelData::Bytes { pixels: &batch.pixels, mean: &IMAGENET_MEAN, deviation: &IMAGENET_STD };
+        let data = PixelData::Bytes { pixels: &batch.pixels, mean, deviation };
         let images = Pixels { count: batch.indices.len(), height, width, channels, data };
         let output = vit.features(weights, device, &[images])?;
         device.finish()?;
@@ -135,12 +134,13 @@ pub fn raw_pixels(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Extraction, EvalError> {
     let (height, width) = preparation.size();
-    let mut features = Features { dim: height * width * CHANNELS, ..Default::default() };
-    let normalized =
-        |channel: usize, level: u8| (f32::from(level) / 255.0 - IMAGENET_MEAN[channel]) / IMAGENET_STD[channel];
+    let mut features = Features { dim: height * width * options.channels, ..Default::default() };
+    options.check()?;
+    let (mean, deviation) = normalization(options.channels);
+    let normalized = |channel: usize, level: u8| (f32::from(level) / 255.0 - mean[channel]) / deviation[channel];
     let skipped = for_each_batch(source, preparation, options, progress, |batch| {
         let levels = batch.pixels.iter().enumerate();
-        let values: Vec<f32> = levels.map(|(i, &level)| normalized(i % CHANNELS, level)).collect();
+        let values: Vec<f32> = levels.map(|(i, &level)| normalized(i % options.channels, level)).collect();
         features.push(source, &batch.indices, &values)
     })?;
     Ok(Extraction { features, skipped })

@@ -5,7 +5,6 @@
 //! - [`mod@save`]: features into a file.
 //! - [`knn`]: the weighted nearest-neighbour classifier of DINO.
 
-mod atomic;
 mod error;
 pub mod features;
 pub mod knn;

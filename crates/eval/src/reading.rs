@@ -5,13 +5,12 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use data::{BadSample, Source};
+use data::transform::MAX_CHANNELS;
+use data::{BadSample, DecodeLimits, Image, Reader, Source};
 
 use crate::error::EvalError;
 use crate::prepare::Preparation;
 
-/// Bytes of an RGB pixel.
-pub(crate) const CHANNELS: usize = 3;
 /// Bad images that an error spells out.
 const LISTED: usize = 10;
 
@@ -22,17 +21,24 @@ pub struct ReadOptions {
     pub batch_size: usize,
     /// Threads that read and prepare.
     pub workers: usize,
+    /// Channels that images are brought to. A network decides for itself.
+    pub channels: usize,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self { batch_size: 64, workers: thread::available_parallelism().map_or(1, usize::from) }
+        Self { batch_size: 64, workers: thread::available_parallelism().map_or(1, usize::from), channels: 3 }
     }
 }
 
 impl ReadOptions {
-    fn check(&self) -> Result<(), EvalError> {
-        for (setting, value, most) in [("batch_size", self.batch_size, 65_536), ("workers", self.workers, 1024)] {
+    pub(crate) fn check(&self) -> Result<(), EvalError> {
+        let settings = [
+            ("batch_size", self.batch_size, 65_536),
+            ("workers", self.workers, 1024),
+            ("channels", self.channels, MAX_CHANNELS),
+        ];
+        for (setting, value, most) in settings {
             if !(1..=most).contains(&value) {
                 return Err(EvalError::Setting { setting, value: value.to_string(), expected: format!("1 to {most}") });
             }
@@ -56,7 +62,7 @@ pub struct Progress {
 pub(crate) struct Batch {
     /// Which they are, ascending.
     pub(crate) indices: Vec<usize>,
-    /// Their bytes, each height x width x 3.
+    /// Their bytes, each height x width x channels.
     pub(crate) pixels: Vec<u8>,
     bad: Vec<BadSample>,
     end: usize,
@@ -81,7 +87,7 @@ pub(crate) fn for_each_batch(
             for start in (0..total).step_by(options.batch_size) {
                 let range = start..total.min(start + options.batch_size);
                 // The caller has stopped: nobody waits for the rest.
-                if sender.send(read_batch(source, preparation, range, options.workers)).is_err() {
+                if sender.send(read_batch(source, preparation, range, options)).is_err() {
                     return;
                 }
             }
@@ -107,21 +113,23 @@ pub(crate) fn for_each_batch(
 }
 
 /// Reads and prepares a range of images with several threads.
-fn read_batch(source: &dyn Source, preparation: &Preparation, range: Range<usize>, workers: usize) -> Batch {
+fn read_batch(source: &dyn Source, preparation: &Preparation, range: Range<usize>, options: &ReadOptions) -> Batch {
     let (height, width) = preparation.size();
-    let size = height * width * CHANNELS;
+    let size = height * width * options.channels;
     let mut pixels = vec![0; range.len() * size];
     let mut problems: Vec<Option<String>> = vec![None; range.len()];
     let slots = Mutex::new(range.clone().zip(pixels.chunks_mut(size)).zip(&mut problems));
     let work = || {
+        let mut reader = Reader::new(DecodeLimits::default(), options.channels);
+        let mut image = Image::black(1, 1, options.channels);
         // Taken in a statement of its own, so that the lock is free while the image is read.
         let next = || slots.lock().unwrap_or_else(PoisonError::into_inner).next();
         while let Some(((index, slot), problem)) = next() {
-            *problem = fill(source, preparation, index, slot).err();
+            *problem = fill(source, preparation, index, &mut reader, &mut image, slot).err();
         }
     };
     thread::scope(|scope| {
-        for _ in 1..workers.min(range.len()) {
+        for _ in 1..options.workers.min(range.len()) {
             // A thread that the system refuses is one fewer to share the work.
             _ = thread::Builder::new().spawn_scoped(scope, work);
         }
@@ -143,11 +151,15 @@ fn read_batch(source: &dyn Source, preparation: &Preparation, range: Range<usize
 }
 
 /// Reads and prepares one image into its place; the reason where it cannot be used.
-fn fill(source: &dyn Source, preparation: &Preparation, index: usize, slot: &mut [u8]) -> Result<(), String> {
-    let image = source.read(index).map_err(|error| error.reason())?;
-    if image.channels != CHANNELS {
-        return Err(format!("it has {} channels, not the {CHANNELS} of RGB", image.channels));
-    }
-    slot.copy_from_slice(&preparation.apply(&image)?.pixels);
+fn fill(
+    source: &dyn Source,
+    preparation: &Preparation,
+    index: usize,
+    reader: &mut Reader,
+    image: &mut Image,
+    slot: &mut [u8],
+) -> Result<(), String> {
+    reader.read(source, index, image).map_err(|error| error.reason())?;
+    slot.copy_from_slice(&preparation.apply(image)?.pixels);
     Ok(())
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 use data::Source;
 use serde_json::{Map, Value, json};
 
-use crate::atomic::replace;
 use crate::error::EvalError;
 use crate::features::Features;
+use files::replace;
 
 /// A header longer than this cannot be read back: the format's limit.
 const MAX_HEADER: usize = 100_000_000;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use data::{Image, ReadError, Source, Split};
+use data::{DecodeLimits, Image, ReadError, Source, Split, Stored};
 use eval::{EvalError, Extraction, Features, Network, Preparation, Progress, ReadOptions, extract, raw_pixels, save};
 use model::{Layout, Vit, VitConfig};
 use safetensors::SafeTensors;
@@ -21,8 +21,12 @@ impl Source for Made {
     fn len(&self) -> usize {
         self.images.len()
     }
-    fn read(&self, index: usize) -> Result<Image, ReadError> {
-        self.images[index].clone().ok_or(ReadError::FileTooLarge { name: self.name(index), limit: 7 })
+    fn fetch(&self, index: usize, _: &DecodeLimits, bytes: &mut Vec<u8>) -> Result<Stored, ReadError> {
+        let Some(Image { height, width, channels, pixels }) = self.images[index].clone() else {
+            return Err(ReadError::FileTooLarge { name: self.name(index), limit: 7 });
+        };
+        *bytes = pixels;
+        Ok(Stored::Pixels { height, width, channels })
     }
     fn label(&self, index: usize) -> Option<u32> {
         (!self.class_names.is_empty()).then_some(index as u32 % 2)
@@ -76,9 +80,12 @@ impl Net {
 #[test]
 fn features_are_those_of_each_image_alone_whatever_the_batch_and_the_workers() {
     let (net, source) = (Net::new(3), made(&[]));
-    let all = net.extract(&source, &ReadOptions { batch_size: 64, workers: 3 }).unwrap().features;
+    let all = net.extract(&source, &ReadOptions { batch_size: 64, workers: 3, ..Default::default() }).unwrap().features;
     assert_eq!((all.dim, all.len(), all.indices.len()), (64, 11, 11));
-    for options in [ReadOptions { batch_size: 1, workers: 1 }, ReadOptions { batch_size: 4, workers: 2 }] {
+    for options in [
+        ReadOptions { batch_size: 1, workers: 1, ..Default::default() },
+        ReadOptions { batch_size: 4, workers: 2, ..Default::default() },
+    ] {
         let others = net.extract(&source, &options).unwrap().features;
         assert!(all.values.iter().zip(&others.values).all(|(a, b)| (a - b).abs() < 1e-5));
     }
@@ -92,17 +99,18 @@ fn features_are_those_of_each_image_alone_whatever_the_batch_and_the_workers() {
 #[test]
 fn images_that_cannot_be_used_are_skipped_and_named() {
     let (net, mut source) = (Net::new(3), made(&[0, 4, 5, 10]));
-    source.images[2] = Some(Image::black(9, 9, 1));
+    source.images[2] = Some(Image::black(9, 9, 5));
     source.images[7] = Some(Image::black(1, 3_000_000, 3));
     let whole = net.extract(&made(&[]), &ReadOptions::default()).unwrap().features;
     for batch_size in [2, 64] {
-        let Extraction { features, skipped } = net.extract(&source, &ReadOptions { batch_size, workers: 2 }).unwrap();
+        let Extraction { features, skipped } =
+            net.extract(&source, &ReadOptions { batch_size, workers: 2, ..Default::default() }).unwrap();
         assert_eq!(features.indices, [1, 3, 6, 8, 9]);
         assert_eq!(features.labels, [Some(1), Some(1), Some(0), Some(0), Some(1)]);
         assert_eq!(skipped.iter().map(|s| s.index).collect::<Vec<_>>(), [0, 2, 4, 5, 7, 10]);
         assert_eq!(skipped[0].name, "made \"0\".png");
         assert!(skipped[0].reason.contains("limit of 7 bytes"));
-        assert!(skipped[1].reason.contains("1 channels") && skipped[4].reason.contains("too long and thin"));
+        assert!(skipped[1].reason.contains("5 channel(s)") && skipped[4].reason.contains("too long and thin"));
         for (row, &index) in features.indices.iter().enumerate() {
             assert!(features.row(row).iter().zip(whole.row(index)).all(|(a, b)| (a - b).abs() < 1e-5));
         }
@@ -124,7 +132,7 @@ fn a_source_without_one_usable_image_is_an_error_that_names_some() {
 fn progress_counts_to_the_end_and_can_stop() {
     let (net, source) = (Net::new(3), made(&[1]));
     let network = Network { vit: &net.vit, weights: &net.weights, device: &net.device };
-    let (mut seen, options) = (Vec::new(), ReadOptions { batch_size: 4, workers: 2 });
+    let (mut seen, options) = (Vec::new(), ReadOptions { batch_size: 4, workers: 2, ..Default::default() });
     let all = &mut |p: Progress| {
         seen.push((p.done, p.total, p.skipped));
         ControlFlow::Continue(())
@@ -139,9 +147,12 @@ fn progress_counts_to_the_end_and_can_stop() {
 #[test]
 fn networks_and_settings_that_cannot_work_are_refused() {
     let source = made(&[]);
-    assert!(matches!(Net::new(4).extract(&source, &ReadOptions::default()), Err(EvalError::Channels { channels: 4 })));
+    let four = Net::new(4).extract(&source, &ReadOptions::default());
+    assert!(matches!(&four, Err(EvalError::NothingReadable { first, .. }) if first[0].reason.contains("4 are wanted")));
     let mut net = Net::new(3);
-    for options in [ReadOptions { batch_size: 0, workers: 1 }, ReadOptions { batch_size: 1, workers: 0 }] {
+    for options in
+        [ReadOptions { batch_size: 0, ..Default::default() }, ReadOptions { workers: 0, ..Default::default() }]
+    {
         assert!(matches!(net.extract(&source, &options), Err(EvalError::Setting { .. })));
     }
     let network = Network { vit: &net.vit, weights: &net.weights, device: &net.device };
@@ -244,7 +255,7 @@ fn photographs_are_read_and_prepared_without_a_skip() {
         skipped = Some(p.skipped);
         if p.done < 24 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
-    let options = ReadOptions { batch_size: 8, workers: 2 };
+    let options = ReadOptions { batch_size: 8, workers: 2, ..Default::default() };
     let result = raw_pixels(&*source, &Preparation::Cover((32, 48)), &options, go_on);
     assert!(matches!(result, Ok(_) | Err(EvalError::Stopped)));
     assert_eq!(skipped, Some(0));

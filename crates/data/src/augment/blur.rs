@@ -4,15 +4,34 @@
 //! the rest, in 24-bit fixed point. Every pass rounds to bytes, and pixels beyond an edge repeat it.
 
 use crate::Image;
+use simd::simd;
 
 /// Box passes along each axis.
 const PASSES: usize = 3;
 
 /// Blurs with standard deviation `sigma` in pixels. Zero changes nothing.
 pub fn gaussian_blur(image: &mut Image, sigma: f64) {
-    let Some(kernel) = BoxKernel::of_gaussian(sigma as f32) else { return };
-    blur_rows(image, &kernel);
-    blur_columns(image, &kernel);
+    Blur::default().apply(image, sigma);
+}
+
+/// Blurs image after image in the same memory.
+#[derive(Default)]
+pub struct Blur {
+    /// A row with its edges repeated.
+    padded: Vec<u8>,
+    /// The image after an odd number of passes.
+    other: Vec<u8>,
+    /// Sums of a line, for wide boxes.
+    sums: Vec<u32>,
+}
+
+impl Blur {
+    /// As [`gaussian_blur`].
+    pub fn apply(&mut self, image: &mut Image, sigma: f64) {
+        let Some(kernel) = BoxKernel::of_gaussian(sigma as f32) else { return };
+        blur_rows(image, &kernel, &mut self.padded, &mut self.sums);
+        blur_columns(image, &kernel, &mut self.other, &mut self.sums);
+    }
 }
 
 /// One extended box: `inner` weighs the pixels within `radius`, `outer` the two at `radius + 1`; their sum is 2^24.
@@ -35,7 +54,7 @@ impl BoxKernel {
         Some(Self { radius: whole, inner, outer })
     }
 
-    #[inline]
+    #[inline(always)]
     fn weigh(&self, inner: u32, outer: u32) -> u8 {
         ((self.inner * inner + self.outer * outer + (1 << 23)) >> 24) as u8
     }
@@ -52,11 +71,10 @@ fn box_radius(sigma: f32) -> f32 {
 }
 
 /// All passes over one row before the next: the row stays in the nearest cache.
-fn blur_rows(image: &mut Image, kernel: &BoxKernel) {
+fn blur_rows(image: &mut Image, kernel: &BoxKernel, padded: &mut Vec<u8>, sums: &mut Vec<u32>) {
     let (stride, channels) = (image.stride(), image.channels);
     let reach = (kernel.radius + 1) * channels;
-    // The row with its edge pixels repeated on both sides.
-    let mut padded = vec![0u8; stride + 2 * reach];
+    padded.resize(stride + 2 * reach, 0);
     for row in image.pixels.chunks_exact_mut(stride) {
         for _ in 0..PASSES {
             padded[reach..reach + stride].copy_from_slice(row);
@@ -66,52 +84,74 @@ fn blur_rows(image: &mut Image, kernel: &BoxKernel) {
             for side in padded[reach + stride..].chunks_exact_mut(channels) {
                 side.copy_from_slice(&row[stride - channels..]);
             }
-            let shifted = |steps: usize| &padded[steps * channels..steps * channels + stride];
-            blur_line(row, kernel, shifted);
+            blur_line(row, kernel, sums, |steps| &padded[steps * channels..steps * channels + stride]);
         }
     }
 }
 
 /// Whole rows are the unit: `out[y]` gathers the rows around `y`, clamped to the image.
-fn blur_columns(image: &mut Image, kernel: &BoxKernel) {
+fn blur_columns(image: &mut Image, kernel: &BoxKernel, other: &mut Vec<u8>, sums: &mut Vec<u32>) {
     let (stride, height) = (image.stride(), image.height);
-    let mut blurred = vec![0u8; image.pixels.len()];
+    other.resize(image.pixels.len(), 0);
     for _ in 0..PASSES {
-        for (y, out) in blurred.chunks_exact_mut(stride).enumerate() {
-            let shifted = |steps: usize| {
+        for (y, out) in other.chunks_exact_mut(stride).enumerate() {
+            blur_line(out, kernel, sums, |steps| {
                 let y = (y + steps).saturating_sub(kernel.radius + 1).min(height - 1);
                 &image.pixels[y * stride..(y + 1) * stride]
-            };
-            blur_line(out, kernel, shifted);
+            });
         }
-        std::mem::swap(&mut image.pixels, &mut blurred);
+        std::mem::swap(&mut image.pixels, other);
     }
 }
 
 /// One line of one pass. `shifted(i)` is the input line moved by `i - radius - 1` pixels, for `i` up to `2 radius + 2`.
 ///
-/// The first two radii are what deviations up to 2 need (sigma <= 2 gives r <= 1.375), and as fixed sums they vectorise.
-fn blur_line<'a>(out: &mut [u8], kernel: &BoxKernel, shifted: impl Fn(usize) -> &'a [u8]) {
-    let wide = |v: u8| u32::from(v);
-    let (first, last) = (shifted(0), shifted(2 * kernel.radius + 2));
+/// The first two radii are all that deviations up to 2 need (sigma <= 2 gives r <= 1.375).
+fn blur_line<'a>(out: &mut [u8], kernel: &BoxKernel, sums: &mut Vec<u32>, shifted: impl Fn(usize) -> &'a [u8]) {
     match kernel.radius {
-        0 => {
-            for (((out, &a), &b), &c) in out.iter_mut().zip(first).zip(shifted(1)).zip(last) {
-                *out = kernel.weigh(wide(b), wide(a) + wide(c));
-            }
-        }
-        1 => {
-            let inner = shifted(1).iter().zip(shifted(2)).zip(shifted(3));
-            for (((out, &a), ((&b, &c), &d)), &e) in out.iter_mut().zip(first).zip(inner).zip(last) {
-                *out = kernel.weigh(wide(b) + wide(c) + wide(d), wide(a) + wide(e));
-            }
-        }
+        0 => blur_3(out, kernel, [shifted(0), shifted(1), shifted(2)]),
+        1 => blur_5(out, kernel, [shifted(0), shifted(1), shifted(2), shifted(3), shifted(4)]),
         radius => {
-            let inner: Vec<&[u8]> = (1..=2 * radius + 1).map(&shifted).collect();
-            for (i, out) in out.iter_mut().enumerate() {
-                let sum = inner.iter().map(|line| wide(line[i])).sum();
-                *out = kernel.weigh(sum, wide(first[i]) + wide(last[i]));
-            }
+            sums.clear();
+            sums.resize(out.len(), 0);
+            (1..2 * radius + 2).for_each(|i| add_line(sums, shifted(i)));
+            weigh_line(out, kernel, sums, [shifted(0), shifted(2 * radius + 2)]);
+        }
+    }
+}
+
+simd! {
+    fn blur_3(out: &mut [u8], kernel: &BoxKernel, lines: [&[u8]; 3]) {
+        let [a, b, c] = lines.map(|line| &line[..out.len()]);
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = kernel.weigh(u32::from(b[i]), u32::from(a[i]) + u32::from(c[i]));
+        }
+    }
+}
+
+simd! {
+    fn blur_5(out: &mut [u8], kernel: &BoxKernel, lines: [&[u8]; 5]) {
+        let [a, b, c, d, e] = lines.map(|line| &line[..out.len()]);
+        for (i, out) in out.iter_mut().enumerate() {
+            let inner = u32::from(b[i]) + u32::from(c[i]) + u32::from(d[i]);
+            *out = kernel.weigh(inner, u32::from(a[i]) + u32::from(e[i]));
+        }
+    }
+}
+
+simd! {
+    fn add_line(sums: &mut [u32], line: &[u8]) {
+        for (sum, &v) in sums.iter_mut().zip(line) {
+            *sum += u32::from(v);
+        }
+    }
+}
+
+simd! {
+    fn weigh_line(out: &mut [u8], kernel: &BoxKernel, sums: &[u32], ends: [&[u8]; 2]) {
+        let [a, b] = ends;
+        for (((out, &sum), &a), &b) in out.iter_mut().zip(sums).zip(a).zip(b) {
+            *out = kernel.weigh(sum, u32::from(a) + u32::from(b));
         }
     }
 }

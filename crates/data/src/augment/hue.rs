@@ -1,10 +1,12 @@
 //! Hue rotation through Pillow's 8-bit HSV.
 //!
-//! Pillow mixes f32 variables with f64 constants. The places where that decides a byte are marked; both conversions
-//! agree with Pillow on all 2^24 colours (`tests/augment.rs`).
+//! Pillow mixes f32 variables with f64 constants. None of those places decides a byte: in f32 alone, as here, both
+//! conversions agree with Pillow on all 2^24 colours (`tests/augment.rs`), and a turn can be worked out for many pixels
+//! at once without a jump.
 
-use super::color::rgb_mut;
+use super::color::{Planes, rgb_mut, truncate};
 use crate::Image;
+use simd::simd;
 
 /// Turns the hue by `factor` of a full circle, in [-0.5, 0.5] (torchvision's `adjust_hue`).
 ///
@@ -14,81 +16,72 @@ use crate::Image;
 /// When the image is not RGB.
 pub fn hue(image: &mut Image, factor: f64) {
     // Truncation toward zero, then wrapping: a negative turn is a large positive one.
-    let shift = (factor * 255.0) as i32 as u8;
-    let sectors = sectors();
-    for pixel in rgb_mut(image) {
-        let [h, s, v] = rgb_to_hsv(*pixel);
-        *pixel = to_rgb(&sectors[usize::from(h.wrapping_add(shift))], s, v);
+    turn(rgb_mut(image), (factor * 255.0) as i32 as u8);
+}
+
+simd! {
+    fn turn(pixels: &mut [[u8; 3]], shift: u8) {
+        for block in pixels.chunks_mut(Planes::SIZE) {
+            let mut planes = Planes::of(block);
+            let Planes { r, g, b } = &mut planes;
+            for ((r, g), b) in r.iter_mut().zip(g).zip(b) {
+                let [h, s, v] = rgb_to_hsv([*r, *g, *b]);
+                [*r, *g, *b] = hsv_to_rgb([h.wrapping_add(shift), s, v]);
+            }
+            planes.put(block);
+        }
     }
 }
 
 /// RGB to HSV with hue, saturation and value in 0..=255.
-#[inline]
+#[inline(always)]
 pub fn rgb_to_hsv([r, g, b]: [u8; 3]) -> [u8; 3] {
     let max = r.max(g).max(b);
     let min = r.min(g).min(b);
-    if max == min {
-        return [0, 0, max];
-    }
     let range = f32::from(max - min);
-    let saturation = range / f32::from(max);
-    // Chosen without a jump: which channel is the largest is as good as random.
-    let (start, above, below) = if r == max {
-        (0.0, b, g)
+    // Of the two channels that are not the largest, the smallest is a whole range below it. The other one says how far
+    // into a sixth of the circle the hue is, and whether it is counted from its start or its end.
+    let middle = r.max(g).min(r.min(g).max(b));
+    let share = f32::from(max - middle) / range;
+    let (start, forward) = if r == max {
+        (0.0, b == min)
     } else if g == max {
-        (2.0, r, b)
+        (2.0, r == min)
     } else {
-        (4.0, g, r)
+        (4.0, g == min)
     };
-    // f32 shares, an f64 sum, an f32 result.
-    let share = |v: u8| f64::from(f32::from(max - v) / range);
-    let sixths = (start + share(above) - share(below)) as f32;
-    let turn = f64::from(sixths) / 6.0 + 1.0;
-    // The remainder after division by 1; `turn` is less than 2.
-    let turn = if turn >= 1.0 { turn - 1.0 } else { turn } as f32;
-    [(f64::from(turn) * 255.0) as u8, (f64::from(saturation) * 255.0) as u8, max]
+    let sixths = if forward { start + 1.0 - share } else { start - 1.0 + share };
+    let turn = sixths / 6.0;
+    let turn = if turn < 0.0 { turn + 1.0 } else { turn };
+    let saturation = range / f32::from(max);
+    // A grey has no hue, black no saturation: 0 / 0 is not a number, and becomes 0.
+    [truncate(turn * 255.0), truncate(saturation * 255.0), max]
 }
 
 /// HSV back to RGB.
+#[inline(always)]
 pub fn hsv_to_rgb([h, s, v]: [u8; 3]) -> [u8; 3] {
-    to_rgb(&Sector::of(h), s, v)
-}
-
-/// Which sixth of the circle a hue lies in, and how far into it.
-#[derive(Clone, Copy)]
-struct Sector {
-    number: u8,
-    f: f32,
-}
-
-impl Sector {
-    fn of(h: u8) -> Self {
-        let sixths = f64::from(h) * 6.0 / 255.0;
-        let number = sixths as u8;
-        Self { number: number % 6, f: (sixths - f64::from(number)) as f32 }
-    }
-}
-
-fn sectors() -> [Sector; 256] {
-    std::array::from_fn(|h| Sector::of(h as u8))
-}
-
-#[inline]
-fn to_rgb(sector: &Sector, s: u8, v: u8) -> [u8; 3] {
-    if s == 0 {
-        return [v; 3];
-    }
-    let s = (f64::from(s) / 255.0) as f32;
-    let value = f64::from(v);
+    // Which sixth of the circle, and how far into it.
+    let sixths = u32::from(h) * 6;
+    let sector = sixths / 255;
+    let f = (sixths - sector * 255) as f32 / 255.0;
+    let (s, value) = (f32::from(s) / 255.0, f32::from(v));
     // Half away from zero, for values that are never negative.
-    let round = |x: f64| (x + 0.5) as u8;
-    // The three other corners of the sector.
-    let p = round(value * (1.0 - f64::from(s)));
-    let q = round(value * (1.0 - f64::from(s * sector.f)));
-    let t = round(value * (1.0 - f64::from(s) * (1.0 - f64::from(sector.f))));
-    let corners = [v, p, q, t];
-    CORNERS[usize::from(sector.number)].map(|corner| corners[usize::from(corner & 3)])
+    let round = |x: f32| truncate(x + 0.5);
+    // One channel has the value, one what saturation leaves of it, and the third is on its way between them: up in the
+    // even sectors and down in the odd ones.
+    let way = if sector % 2 == 1 { f } else { 1.0 - f };
+    let (p, x) = (round(value * (1.0 - s)), round(value * (1.0 - s * way)));
+    // The circle ends where it begins: sector 6 is sector 0.
+    let sector = if sector == 6 { 0 } else { sector };
+    let pick = |high: [u32; 2], low: [u32; 2]| {
+        if sector == high[0] || sector == high[1] {
+            v
+        } else if sector == low[0] || sector == low[1] {
+            p
+        } else {
+            x
+        }
+    };
+    [pick([5, 0], [2, 3]), pick([1, 2], [4, 5]), pick([3, 4], [0, 1])]
 }
-
-/// Which of the corners v, p, q, t is red, green and blue in each sector.
-const CORNERS: [[u8; 3]; 6] = [[0, 3, 1], [2, 0, 1], [1, 0, 3], [1, 2, 0], [3, 1, 0], [0, 1, 2]];

@@ -13,11 +13,11 @@ pub mod reduce;
 pub mod resize;
 pub mod solarize;
 
-pub use blur::gaussian_blur;
+pub use blur::{Blur, gaussian_blur};
 pub use color::{brightness, contrast, grayscale, saturation};
 pub use crop::{Rect, center_crop, crop};
 pub use flip::flip_horizontal;
 pub use hue::hue;
 pub use reduce::reduce;
-pub use resize::{Filter, resize, resize_crop};
+pub use resize::{Filter, Resize, Resizer, Window, resize, resize_crop};
 pub use solarize::solarize;

@@ -3,23 +3,34 @@
 //! Like Pillow, damage inside the compressed data is tolerated (libjpeg warns and goes on) and a file that ends early is
 //! not: half an image in grey teaches nothing.
 
-use super::{DecodeError, DecodeLimits, to_rgb};
+use super::{DecodeError, DecodeLimits, Reduction, channels};
 use crate::Image;
-use libjpeg_turbo_rs::{self as turbo, DecodeWarning, Decoder, FrameHeader, JpegError, PixelFormat};
+use libjpeg_turbo_rs::{self as turbo, DecodeWarning, Decoder, FrameHeader, JpegError, PixelFormat, ScalingFactor};
 
 const FORMAT: &str = "JPEG";
 
 /// Real progressive files have about ten scans. Thousands of them are an attack on the decoder's time.
 const MAX_SCANS: usize = 512;
 
-pub(super) fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<Image, DecodeError> {
+/// Decodes to `want` channels. `reduce` is told the height and width and says by how much less will do.
+pub(super) fn decode(
+    bytes: &[u8],
+    limits: &DecodeLimits,
+    want: usize,
+    reduce: &mut dyn FnMut(usize, usize) -> Reduction,
+    image: &mut Image,
+) -> Result<(), DecodeError> {
     let mut decoder = Decoder::new(bytes).map_err(convert)?;
     let header = decoder.header();
     let (width, height) = (header.width(), header.height());
     limits.check(width as u64, height as u64)?;
     check_components(header)?;
-    let cmyk = header.components.len() == 4;
-    decoder.set_output_format(if cmyk { PixelFormat::Cmyk } else { PixelFormat::Rgb });
+    let (format, have) = match (header.components.len(), want) {
+        (4, _) => (PixelFormat::Cmyk, 4),
+        (1, 1) => (PixelFormat::Grayscale, 1),
+        _ => (PixelFormat::Rgb, 3),
+    };
+    decoder.set_output_format(format);
     decoder.set_lenient(true);
     decoder.set_limits(turbo::DecodeLimits {
         max_pixels: limits.pixels,
@@ -27,15 +38,28 @@ pub(super) fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<Image, Decod
         max_memory: Some(limits.memory),
         ..Default::default()
     });
-    let decoded = decoder.decode_image().map_err(convert)?;
-    if decoded.warnings.iter().any(|w| matches!(w, DecodeWarning::TruncatedData { .. })) {
+    let divisor = reduce(height, width).divisor();
+    if let Ok(scale) = ScalingFactor::try_new(1, divisor as u32) {
+        decoder.set_scale(scale);
+    }
+    let (width, height) = (width.div_ceil(divisor), height.div_ceil(divisor));
+    image.reshape(width, height, have);
+    let info = decoder.decode_image_into(&mut image.pixels).map_err(convert)?;
+    if info.warnings.iter().any(|w| matches!(w, DecodeWarning::TruncatedData { .. })) {
         return Err(DecodeError::Truncated { format: FORMAT });
     }
-    let pixels = if cmyk { inverted_cmyk_to_rgb(&decoded.data) } else { decoded.data };
-    if pixels.len() != width * height * 3 {
-        return Err(damaged(format!("{} bytes for {width} x {height} pixels", pixels.len())));
+    if (info.width, info.height, info.bytes_written) != (width, height, image.pixels.len()) {
+        return Err(damaged(format!("{} bytes for {width} x {height} pixels", info.bytes_written)));
     }
-    Ok(Image::from_pixels(width, height, 3, pixels))
+    if have == 4 {
+        (image.pixels, image.channels) = (inverted_cmyk_to_rgb(&image.pixels), 3);
+    }
+    if image.channels != want {
+        let pixels = std::mem::take(&mut image.pixels);
+        channels::convert(FORMAT, &pixels, image.channels, want, &mut image.pixels)?;
+        image.channels = want;
+    }
+    Ok(())
 }
 
 /// Turns away layouts that no encoder writes and that the decoder was not built for.
@@ -54,13 +78,14 @@ fn check_components(header: &FrameHeader) -> Result<(), DecodeError> {
 
 /// Adobe's inverted CMYK, the only kind in use, to RGB by Pillow's formula.
 fn inverted_cmyk_to_rgb(cmyk: &[u8]) -> Vec<u8> {
-    to_rgb(cmyk.as_chunks::<4>().0, |&[c, m, y, light]| {
+    let color = |&[c, m, y, light]: &[u8; 4]| {
         [c, m, y].map(|v| {
             // light - round(ink * light / 255), the division by 255 done with shifts.
             let product = u32::from(255 - v) * u32::from(light) + 128;
             (u32::from(light) - (((product >> 8) + product) >> 8)) as u8
         })
-    })
+    };
+    cmyk.as_chunks::<4>().0.iter().flat_map(color).collect()
 }
 
 fn convert(error: JpegError) -> DecodeError {

@@ -2,7 +2,8 @@
 //!
 //! The format is read from the content, not the name: data sets are full of PNGs called `.jpg`. Grey becomes three
 //! equal channels, palettes are looked up, alpha is dropped without blending, animations give their first frame, and
-//! neither EXIF orientation nor colour profiles are applied.
+//! neither EXIF orientation nor colour profiles are applied. A network of one channel sees Pillow's `convert("L")`
+//! instead, and one of any other number what the file has.
 //!
 //! One deliberate difference: 16-bit greyscale keeps its high byte, as 16-bit colour does. Pillow saturates it, so
 //! that almost every such image turns white.
@@ -10,10 +11,13 @@
 //! A file is untrusted: sizes are checked before memory is taken, and whatever a decoder does ends as a
 //! [`DecodeError`].
 
+mod bands;
+mod channels;
 mod jpeg;
 mod others;
 
 use crate::Image;
+use crate::source::RGB;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use thiserror::Error;
 
@@ -98,6 +102,16 @@ pub enum DecodeError {
         /// What the decoder said.
         reason: String,
     },
+    /// Another number of channels than the network takes.
+    #[error("{format} data with {have} channel(s) where {want} are wanted")]
+    Channels {
+        /// The format of the content.
+        format: &'static str,
+        /// Channels there are.
+        have: usize,
+        /// Channels wanted.
+        want: usize,
+    },
     /// A valid file of a kind that is not supported.
     #[error("{format} of an unsupported kind ({reason}); convert it to 8-bit PNG or JPEG")]
     Unsupported {
@@ -114,31 +128,106 @@ pub const FORMATS: &str = "JPEG, PNG, WebP, BMP, GIF, TIFF";
 /// File name extensions of those formats, in lower case.
 pub const EXTENSIONS: [&str; 10] = ["jpg", "jpeg", "jpe", "jfif", "png", "webp", "bmp", "gif", "tif", "tiff"];
 
-/// Decodes a whole file to RGB.
-pub fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<Image, DecodeError> {
-    if bytes.is_empty() {
-        return Err(DecodeError::NoBytes);
-    }
-    let Some(format) = Format::of(bytes) else {
-        return Err(DecodeError::UnknownFormat { start: bytes[..bytes.len().min(8)].to_vec() });
-    };
-    // Decoders of damaged data are the code most likely to hit a bounds check. That costs one image, not the run.
-    let decoded = catch_unwind(AssertUnwindSafe(|| match format {
-        Format::Jpeg => jpeg::decode(bytes, limits),
-        Format::Other(name, format) => others::decode(bytes, name, format, limits),
-    }));
-    decoded.unwrap_or_else(|_| {
-        Err(DecodeError::Damaged { format: format.name(), reason: "the decoder gave up on it".to_owned() })
-    })
+/// By how much smaller than it is a JPEG may be decoded: its blocks can be turned into fewer pixels at less cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    /// Every pixel.
+    None,
+    /// Sides by two.
+    Half,
+    /// Sides by four.
+    Quarter,
+    /// Sides by eight.
+    Eighth,
 }
 
-/// The bytes of an RGB image from pixels of another layout.
-fn to_rgb<P>(pixels: &[P], convert: impl Fn(&P) -> [u8; 3]) -> Vec<u8> {
-    let mut out = vec![0; pixels.len() * 3];
-    for (out, pixel) in out.as_chunks_mut::<3>().0.iter_mut().zip(pixels) {
-        *out = convert(pixel);
+impl Reduction {
+    /// All of them, strongest first.
+    pub const ALL: [Reduction; 4] = [Reduction::Eighth, Reduction::Quarter, Reduction::Half, Reduction::None];
+
+    /// What sides are divided by; the result is rounded up.
+    pub fn divisor(self) -> usize {
+        match self {
+            Reduction::None => 1,
+            Reduction::Half => 2,
+            Reduction::Quarter => 4,
+            Reduction::Eighth => 8,
+        }
     }
-    out
+}
+
+/// Decodes file after file to images with one number of channels, using memory again where it can.
+pub struct Decoder {
+    limits: DecodeLimits,
+    channels: usize,
+}
+
+impl Decoder {
+    /// A decoder to images with this number of channels.
+    pub fn new(limits: DecodeLimits, channels: usize) -> Self {
+        Self { limits, channels }
+    }
+
+    /// Decodes a whole file into `image`, whose old content is lost.
+    pub fn decode(&mut self, bytes: &[u8], image: &mut Image) -> Result<(), DecodeError> {
+        self.decode_reduced(bytes, &mut |_, _| Reduction::None, image)
+    }
+
+    /// As [`Self::decode`], but smaller where the format can do that for less. `reduce` is told the height and width and
+    /// says how much smaller will do; where it is not asked, the image has its full size.
+    pub fn decode_reduced(
+        &mut self,
+        bytes: &[u8],
+        reduce: &mut dyn FnMut(usize, usize) -> Reduction,
+        image: &mut Image,
+    ) -> Result<(), DecodeError> {
+        if bytes.is_empty() {
+            return Err(DecodeError::NoBytes);
+        }
+        let Some(format) = Format::of(bytes) else {
+            return Err(DecodeError::UnknownFormat { start: bytes[..bytes.len().min(8)].to_vec() });
+        };
+        let (limits, channels) = (&self.limits, self.channels);
+        // Decoders of damaged data are the code most likely to hit a bounds check. That costs one image, not the run.
+        let decoded = catch_unwind(AssertUnwindSafe(|| match format {
+            Format::Jpeg => jpeg::decode(bytes, limits, channels, reduce, image),
+            Format::Other(_, image::ImageFormat::Tiff) if !matches!(channels, 1 | 3) => {
+                bands::decode(bytes, limits, channels, image)
+            }
+            Format::Other(name, format) => others::decode(bytes, name, format, limits, channels, image),
+        }));
+        decoded.unwrap_or_else(|_| {
+            Err(DecodeError::Damaged { format: format.name(), reason: "the decoder gave up on it".to_owned() })
+        })
+    }
+
+    /// Brings pixels of `(height, width, channels)` to the number of channels that is wanted.
+    pub fn convert(
+        &mut self,
+        pixels: &[u8],
+        (height, width, have): (usize, usize, usize),
+        image: &mut Image,
+    ) -> Result<(), DecodeError> {
+        self.limits.check(width as u64, height as u64)?;
+        let size = [height, width, have].iter().try_fold(1usize, |n, &side| n.checked_mul(side));
+        if size != Some(pixels.len()) {
+            let reason = format!("{} bytes for {width} x {height} x {have}", pixels.len());
+            return Err(DecodeError::Damaged { format: RAW, reason });
+        }
+        channels::convert(RAW, pixels, have, self.channels, &mut image.pixels)?;
+        (image.width, image.height, image.channels) = (width, height, self.channels);
+        Ok(())
+    }
+}
+
+/// What to call pixels that come without a format around them.
+const RAW: &str = "raw pixel";
+
+/// Decodes a whole file to RGB.
+pub fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<Image, DecodeError> {
+    let mut image = Image::black(1, 1, RGB);
+    Decoder::new(*limits, RGB).decode(bytes, &mut image)?;
+    Ok(image)
 }
 
 /// A format by its signature.

@@ -1,6 +1,6 @@
-//! PNG, WebP, BMP, GIF and TIFF through the `image` crate, and their many pixel layouts to RGB.
+//! PNG, WebP, BMP, GIF and TIFF through the `image` crate, and their many pixel layouts.
 
-use super::{DecodeError, DecodeLimits, to_rgb};
+use super::{DecodeError, DecodeLimits, channels};
 use crate::Image;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 use std::io::{Cursor, ErrorKind};
@@ -10,7 +10,9 @@ pub(super) fn decode(
     name: &'static str,
     format: ImageFormat,
     limits: &DecodeLimits,
-) -> Result<Image, DecodeError> {
+    want: usize,
+    image: &mut Image,
+) -> Result<(), DecodeError> {
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     let mut allowed = Limits::no_limits();
     allowed.max_alloc = Some(limits.memory);
@@ -21,34 +23,26 @@ pub(super) fn decode(
     allowed.reserve(decoder.total_bytes()).map_err(|e| convert(name, e))?;
     let decoded = DynamicImage::from_decoder(decoder).map_err(|e| convert(name, e))?;
     let (width, height) = (decoded.width() as usize, decoded.height() as usize);
-    let pixels = match decoded {
-        DynamicImage::ImageRgb8(image) => image.into_raw(),
-        DynamicImage::ImageLuma8(image) => gray::<1, _>(&image.into_raw(), |v| v),
-        DynamicImage::ImageLumaA8(image) => gray::<2, _>(&image.into_raw(), |v| v),
-        DynamicImage::ImageRgba8(image) => color::<4, _>(&image.into_raw(), |v| v),
-        DynamicImage::ImageLuma16(image) => gray::<1, _>(&image.into_raw(), high_byte),
-        DynamicImage::ImageLumaA16(image) => gray::<2, _>(&image.into_raw(), high_byte),
-        DynamicImage::ImageRgb16(image) => color::<3, _>(&image.into_raw(), high_byte),
-        DynamicImage::ImageRgba16(image) => color::<4, _>(&image.into_raw(), high_byte),
+    let (have, pixels) = match decoded {
+        DynamicImage::ImageLuma8(image) => (1, image.into_raw()),
+        DynamicImage::ImageLumaA8(image) => (2, image.into_raw()),
+        DynamicImage::ImageRgb8(image) => (3, image.into_raw()),
+        DynamicImage::ImageRgba8(image) => (4, image.into_raw()),
+        DynamicImage::ImageLuma16(image) => (1, high_bytes(image.into_raw())),
+        DynamicImage::ImageLumaA16(image) => (2, high_bytes(image.into_raw())),
+        DynamicImage::ImageRgb16(image) => (3, high_bytes(image.into_raw())),
+        DynamicImage::ImageRgba16(image) => (4, high_bytes(image.into_raw())),
         other => {
             return Err(DecodeError::Unsupported { format: name, reason: format!("{:?} pixels", other.color()) });
         }
     };
-    Ok(Image::from_pixels(width, height, 3, pixels))
+    channels::convert(name, &pixels, have, want, &mut image.pixels)?;
+    (image.width, image.height, image.channels) = (width, height, want);
+    Ok(())
 }
 
-fn high_byte(v: u16) -> u8 {
-    (v >> 8) as u8
-}
-
-/// The first of every `N` values, three times.
-fn gray<const N: usize, T: Copy>(values: &[T], byte: impl Fn(T) -> u8) -> Vec<u8> {
-    to_rgb(values.as_chunks::<N>().0, |p| [byte(p[0]); 3])
-}
-
-/// The first three of every `N` values: alpha is dropped, not blended.
-fn color<const N: usize, T: Copy>(values: &[T], byte: impl Fn(T) -> u8) -> Vec<u8> {
-    to_rgb(values.as_chunks::<N>().0, |p| [byte(p[0]), byte(p[1]), byte(p[2])])
+fn high_bytes(values: Vec<u16>) -> Vec<u8> {
+    values.into_iter().map(|v| (v >> 8) as u8).collect()
 }
 
 fn convert(format: &'static str, error: ImageError) -> DecodeError {

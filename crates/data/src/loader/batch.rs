@@ -1,6 +1,6 @@
 //! What the loader hands out, and the batch under construction.
 
-use super::order::Place;
+use super::order::{Place, Shard};
 use crate::Image;
 use crate::views::{GLOBAL_VIEWS, MultiCrop, ViewKind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,31 +59,30 @@ pub struct BadSample {
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub batch_size: usize,
+    /// Bytes of a pixel.
+    channels: usize,
     /// (height, width), views per image.
     groups: Vec<((usize, usize), usize)>,
 }
 
-/// Bytes of an RGB pixel: colour jitter is defined for RGB only, so nothing else enters a batch.
-pub(super) const CHANNELS: usize = 3;
-
 impl Layout {
-    pub(super) fn new(batch_size: usize, views: &MultiCrop) -> Self {
+    pub(super) fn new(batch_size: usize, views: &MultiCrop, channels: usize) -> Self {
         let mut groups = vec![(views.size(ViewKind::Global1), GLOBAL_VIEWS)];
         if views.local_crops > 0 {
             groups.push((views.size(ViewKind::Local), views.local_crops));
         }
-        Self { batch_size, groups }
+        Self { batch_size, channels, groups }
     }
 
     /// Empty groups, or nothing where the memory is not there.
     pub(super) fn allocate(&self) -> Option<Vec<CropGroup>> {
         let group = |&((height, width), views): &((usize, usize), usize)| {
             let count = views.checked_mul(self.batch_size)?;
-            let bytes = [height, width, CHANNELS].iter().try_fold(count, |n, &factor| n.checked_mul(factor))?;
+            let bytes = [height, width, self.channels].iter().try_fold(count, |n, &factor| n.checked_mul(factor))?;
             let mut pixels = Vec::new();
             pixels.try_reserve_exact(bytes).ok()?;
             pixels.resize(bytes, 0);
-            Some(CropGroup { height, width, channels: CHANNELS, count, pixels })
+            Some(CropGroup { height, width, channels: self.channels, count, pixels })
         };
         self.groups.iter().map(group).collect()
     }
@@ -92,8 +91,8 @@ impl Layout {
     pub(super) fn fits(&self, groups: &[CropGroup]) -> bool {
         let alike = |(group, &((height, width), views)): (&CropGroup, &((usize, usize), usize))| {
             let count = views * self.batch_size;
-            (group.height, group.width, group.channels, group.count) == (height, width, CHANNELS, count)
-                && group.pixels.len() == count * height * width * CHANNELS
+            (group.height, group.width, group.channels, group.count) == (height, width, self.channels, count)
+                && group.pixels.len() == count * height * width * self.channels
         };
         groups.len() == self.groups.len() && groups.iter().zip(&self.groups).all(alike)
     }
@@ -101,8 +100,8 @@ impl Layout {
 
 /// How one sample of a batch turned out.
 pub(super) struct Filled {
-    /// The image shown and its views; nothing where no readable image was found.
-    pub views: Option<(u64, Vec<Image>)>,
+    /// The image shown; nothing where no readable one was found.
+    pub sample: Option<u64>,
     /// Images passed over on the way.
     pub bad: Vec<BadSample>,
 }
@@ -111,6 +110,7 @@ pub(super) struct Filled {
 pub(super) struct Pending {
     pub place: Place,
     pub order: Arc<Vec<u32>>,
+    shard: Shard,
     batch_size: usize,
     done: AtomicUsize,
     content: Mutex<Content>,
@@ -129,15 +129,21 @@ pub(super) struct Content {
 }
 
 impl Pending {
-    pub(super) fn new(place: Place, order: Arc<Vec<u32>>, batch_size: usize, groups: Vec<CropGroup>) -> Self {
+    pub(super) fn new(
+        place: Place,
+        order: Arc<Vec<u32>>,
+        shard: Shard,
+        batch_size: usize,
+        groups: Vec<CropGroup>,
+    ) -> Self {
         let samples = vec![0; batch_size];
         let content = Content { samples, groups, bad: Vec::new(), unfilled: false, panic: None };
-        Self { place, order, batch_size, done: AtomicUsize::new(0), content: Mutex::new(content) }
+        Self { place, order, shard, batch_size, done: AtomicUsize::new(0), content: Mutex::new(content) }
     }
 
     /// Where sample `slot` stands in the epoch's order.
     pub(super) fn rank(&self, slot: usize) -> usize {
-        self.place.position * self.batch_size + slot
+        self.shard.rank(self.place.position, self.batch_size, slot)
     }
 
     pub(super) fn content(&self) -> MutexGuard<'_, Content> {
@@ -148,8 +154,8 @@ impl Pending {
         self.done.load(Ordering::Acquire) == self.batch_size
     }
 
-    /// Puts a sample in its place. True for the last one.
-    pub(super) fn put(&self, slot: usize, outcome: Result<Filled, (String, String)>) -> bool {
+    /// Puts a sample and its views in their place. True for the last one.
+    pub(super) fn put(&self, slot: usize, outcome: Result<Filled, (String, String)>, views: &[Image]) -> bool {
         let mut content = self.content();
         match outcome {
             Err(panic) => content.panic = Some(panic),
@@ -157,11 +163,11 @@ impl Pending {
                 if !filled.bad.is_empty() {
                     content.bad.push((slot, filled.bad));
                 }
-                match filled.views {
+                match filled.sample {
                     None => content.unfilled = true,
-                    Some((sample, views)) => {
+                    Some(sample) => {
                         content.samples[slot] = sample;
-                        content.copy_views(slot, self.batch_size, &views);
+                        content.copy_views(slot, self.batch_size, views);
                     }
                 }
             }

@@ -8,13 +8,18 @@
 //! batch says so. Too many of them do.
 
 mod batch;
+mod effort;
 mod order;
+mod workbench;
 mod worker;
 
 pub use batch::{BadSample, Batch, CropGroup};
-pub use order::{batches_per_epoch, epoch_order};
+pub use effort::Effort;
+pub use order::{Shard, batches_per_epoch, epoch_order};
+pub use workbench::Decoding;
 
 use crate::source::Source;
+use crate::transform::MAX_CHANNELS;
 use crate::views::{MultiCrop, ViewsError};
 use batch::{Content, Layout};
 use order::{Place, Schedule};
@@ -30,6 +35,8 @@ use worker::Shared;
 pub struct LoaderConfig {
     /// Samples of a batch.
     pub batch_size: usize,
+    /// Which part of every step's samples this loader prepares.
+    pub shard: Shard,
     /// The run's seed: it decides the order of every epoch and every view.
     pub seed: u64,
     /// Threads that read and augment.
@@ -38,6 +45,10 @@ pub struct LoaderConfig {
     pub prefetch: usize,
     /// What views to make.
     pub views: MultiCrop,
+    /// Channels that images are brought to: 3 for colour, 1 for grey.
+    pub channels: usize,
+    /// How faithfully images are decoded.
+    pub decoding: Decoding,
     /// Share of the source's images that may be unreadable before the run is refused.
     pub max_bad_share: f64,
 }
@@ -45,7 +56,17 @@ pub struct LoaderConfig {
 impl Default for LoaderConfig {
     fn default() -> Self {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { batch_size: 64, seed: 0, workers, prefetch: 3, views: MultiCrop::default(), max_bad_share: 0.05 }
+        Self {
+            batch_size: 64,
+            shard: Shard::default(),
+            seed: 0,
+            workers,
+            prefetch: 3,
+            views: MultiCrop::default(),
+            channels: 3,
+            decoding: Decoding::Exact,
+            max_bad_share: 0.05,
+        }
     }
 }
 
@@ -173,10 +194,6 @@ impl Loader {
         if cfg.batch_size == 0 {
             return setting("batch_size", "0".to_owned(), "at least 1");
         }
-        if cfg.batch_size > images {
-            let source_name = source.describe();
-            return Err(LoaderError::BatchTooLarge { batch_size: cfg.batch_size, images, source_name });
-        }
         if !(1..=MAX_WORKERS).contains(&cfg.workers) {
             return setting("workers", cfg.workers.to_string(), "1 to 1024");
         }
@@ -186,8 +203,19 @@ impl Loader {
         if !(0.0..=1.0).contains(&cfg.max_bad_share) {
             return setting("max_bad_share", cfg.max_bad_share.to_string(), "a share from 0 to 1");
         }
+        if !(1..=MAX_CHANNELS).contains(&cfg.channels) {
+            return setting("channels", cfg.channels.to_string(), "1 to 64");
+        }
         cfg.views.check()?;
-        let batches_per_epoch = batches_per_epoch(images, cfg.batch_size);
+        if cfg.shard.of == 0 || cfg.shard.number >= cfg.shard.of {
+            return setting("shard", format!("{:?}", cfg.shard), "a number below how many there are");
+        }
+        let together = cfg.batch_size.saturating_mul(cfg.shard.of);
+        if together > images {
+            let source_name = source.describe();
+            return Err(LoaderError::BatchTooLarge { batch_size: together, images, source_name });
+        }
+        let batches_per_epoch = batches_per_epoch(images, together);
         if start_position > batches_per_epoch {
             return setting("start_position", start_position.to_string(), "at most the number of batches of an epoch");
         }
@@ -196,10 +224,13 @@ impl Loader {
             source,
             cfg.seed,
             cfg.views.clone(),
-            Layout::new(cfg.batch_size, &cfg.views),
+            cfg.channels,
+            cfg.decoding,
+            Layout::new(cfg.batch_size, &cfg.views, cfg.channels),
             cfg.prefetch,
             allowed_bad(cfg.max_bad_share, images),
             Schedule::new(cfg.seed, len, batches_per_epoch, start, end_epoch),
+            cfg.shard,
         ));
         let mut loader = Loader {
             shared,
@@ -245,6 +276,16 @@ impl Loader {
     /// Time that callers of [`Self::next`] have spent waiting for data.
     pub fn waited(&self) -> Duration {
         self.waited
+    }
+
+    /// Where the time of all workers has gone so far.
+    pub fn effort(&self) -> Effort {
+        self.shared.efforts.sum()
+    }
+
+    /// Threads that read and augment.
+    pub fn workers(&self) -> usize {
+        self.threads.len()
     }
 
     /// Takes a batch back so that its memory serves a later one.

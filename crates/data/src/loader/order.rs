@@ -22,6 +22,30 @@ pub(super) struct Place {
     pub position: usize,
 }
 
+/// One of several loaders that prepare the samples of every step together, each for its own device. What a step consists
+/// of does not depend on how many they are, only on the sum of their batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Which one, from 0.
+    pub number: usize,
+    /// How many there are.
+    pub of: usize,
+}
+
+impl Default for Shard {
+    /// All alone.
+    fn default() -> Self {
+        Self { number: 0, of: 1 }
+    }
+}
+
+impl Shard {
+    /// Where in the epoch's order sample `slot` of batch `position` stands.
+    pub(super) fn rank(&self, position: usize, batch_size: usize, slot: usize) -> usize {
+        (position * self.of + self.number) * batch_size + slot
+    }
+}
+
 /// Hands out places in order, with the permutation that belongs to each.
 pub(super) struct Schedule {
     seed: u64,

@@ -1,7 +1,9 @@
 //! The threads' side: taking samples, reading, making views.
 
-use super::batch::{BadSample, CHANNELS, CropGroup, Filled, Layout, Pending};
-use super::order::Schedule;
+use super::batch::{BadSample, CropGroup, Filled, Layout, Pending};
+use super::effort::Efforts;
+use super::order::{Schedule, Shard};
+use super::workbench::{Decoding, Workbench};
 use crate::source::{ReadError, Source};
 use crate::views::MultiCrop;
 use random::{Key, Purpose};
@@ -14,6 +16,11 @@ pub(super) struct Shared {
     pub source: Arc<dyn Source>,
     pub seed: u64,
     pub views: MultiCrop,
+    pub channels: usize,
+    pub decoding: Decoding,
+    pub shard: Shard,
+    /// Where the workers' time went.
+    pub efforts: Efforts,
     pub layout: Layout,
     /// Batches in work or ready at any time.
     pub prefetch: usize,
@@ -48,10 +55,13 @@ impl Shared {
         source: Arc<dyn Source>,
         seed: u64,
         views: MultiCrop,
+        channels: usize,
+        decoding: Decoding,
         layout: Layout,
         prefetch: usize,
         allowed_bad: usize,
         schedule: Schedule,
+        shard: Shard,
     ) -> Self {
         let state = State {
             pending: VecDeque::new(),
@@ -66,6 +76,10 @@ impl Shared {
             source,
             seed,
             views,
+            channels,
+            decoding,
+            shard,
+            efforts: Efforts::default(),
             layout,
             prefetch,
             allowed_bad,
@@ -89,13 +103,14 @@ impl Shared {
 
     /// A worker's life.
     pub(super) fn run(&self) {
+        let mut bench = Workbench::new(self.channels, self.views.count());
         while let Some((pending, slot)) = self.take() {
-            let filled = catch_unwind(AssertUnwindSafe(|| self.fill(&pending, slot))).map_err(|panic| {
+            let filled = catch_unwind(AssertUnwindSafe(|| self.fill(&pending, slot, &mut bench))).map_err(|panic| {
                 let index = pending.order.get(pending.rank(slot)).map_or(0, |&i| i as usize);
                 let name = catch_unwind(AssertUnwindSafe(|| self.source.name(index)));
                 (name.unwrap_or_else(|_| format!("#{index}")), panic_message(&*panic))
             });
-            if pending.put(slot, filled) {
+            if pending.put(slot, filled, &bench.views) {
                 // Taken so that the consumer cannot check and fall asleep between our count and our signal.
                 drop(self.state());
                 self.ready.notify_all();
@@ -142,7 +157,7 @@ impl Shared {
             self.ready.notify_all();
             return;
         };
-        state.pending.push_back(Arc::new(Pending::new(place, order, self.layout.batch_size, groups)));
+        state.pending.push_back(Arc::new(Pending::new(place, order, self.shard, self.layout.batch_size, groups)));
         state.next_slot = 0;
         self.work.notify_all();
     }
@@ -151,34 +166,37 @@ impl Shared {
     ///
     /// The draws belong to the image whose turn it was: a substitute that also comes up itself in this epoch is seen in
     /// other views.
-    fn fill(&self, pending: &Pending, slot: usize) -> Filled {
+    fn fill(&self, pending: &Pending, slot: usize, bench: &mut Workbench) -> Filled {
         let (order, rank) = (&pending.order, pending.rank(slot));
         let key = Key::new(self.seed, Purpose::View).epoch(pending.place.epoch).sample(order[rank].into());
         let mut bad = Vec::new();
         for step in 0..order.len() {
             let index = order[(rank + step) % order.len()];
-            match self.try_read(index) {
-                Ok(image) => return Filled { views: Some((index.into(), self.views.views(&image, key))), bad },
+            match self.try_read(index, key, bench) {
+                Ok(()) => {
+                    bench.make_views();
+                    self.efforts.add(bench.effort);
+                    return Filled { sample: Some(index.into()), bad };
+                }
                 Err(sample) => bad.push(sample),
             }
             if bad.len() > self.allowed_bad {
                 break;
             }
         }
-        Filled { views: None, bad }
+        Filled { sample: None, bad }
     }
 
-    fn try_read(&self, index: u32) -> Result<crate::Image, BadSample> {
+    /// Reads an image onto the workbench and draws what its views will be.
+    fn try_read(&self, index: u32, key: Key, bench: &mut Workbench) -> Result<(), BadSample> {
         let known = || self.known_bad.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sample) = known().get(&index) {
             return Err(sample.clone());
         }
-        let (reason, lasting) = match self.source.read(index as usize) {
-            Ok(image) if image.channels == CHANNELS => return Ok(image),
-            Ok(image) => (format!("it has {} channels, not {CHANNELS}", image.channels), true),
-            // The disk may answer next time, and a resumed run would ask it again.
-            Err(error) => (error.reason(), !matches!(error, ReadError::Io { .. })),
-        };
+        let draw = |view, height, width| self.views.draw(view, height, width, key);
+        let Err(error) = bench.read(&*self.source, index as usize, self.decoding, &draw) else { return Ok(()) };
+        // The disk may answer next time, and a resumed run would ask it again.
+        let (reason, lasting) = (error.reason(), !matches!(error, ReadError::Io { .. }));
         let sample = BadSample { index: index.into(), name: self.source.name(index as usize), reason };
         if lasting {
             known().insert(index, sample.clone());

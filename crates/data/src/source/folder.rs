@@ -5,15 +5,13 @@
 //! shift the labels.
 
 use super::folder_index::{self, Index};
-use super::{Fingerprint, OpenError, ReadError, Source, Split, thousands};
-use crate::Image;
-use crate::decode::{DecodeLimits, decode};
+use super::{Fingerprint, OpenError, ReadError, Source, Split, Stored, files, printable, thousands};
+use crate::decode::DecodeLimits;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 /// Images in a folder.
 pub struct FolderSource {
@@ -22,7 +20,6 @@ pub struct FolderSource {
     class_names: Vec<String>,
     /// The label of every folder of the index; empty without labels.
     folder_labels: Vec<u32>,
-    limits: DecodeLimits,
     fingerprint: OnceLock<u64>,
 }
 
@@ -51,59 +48,12 @@ impl FolderSource {
             return Err(OpenError::NoImages { path: root, others: index.others, first_other: index.first_other });
         }
         let (class_names, folder_labels) = classes(&root, sibling.as_deref(), &index)?;
-        let limits = DecodeLimits::default();
-        Ok(Self { root, index, class_names, folder_labels, limits, fingerprint: OnceLock::new() })
-    }
-
-    /// The same source with other limits on what a file may ask for.
-    pub fn with_limits(self, limits: DecodeLimits) -> Self {
-        Self { limits, ..self }
+        Ok(Self { root, index, class_names, folder_labels, fingerprint: OnceLock::new() })
     }
 
     fn relative(&self, index: usize) -> PathBuf {
         let entry = &self.index.entries[index];
         self.index.folders[entry.folder as usize].join(&*entry.name)
-    }
-
-    /// The whole file, or an error before more than the limit is in memory.
-    fn bytes(&self, index: usize) -> Result<Vec<u8>, ReadError> {
-        let io = |source| ReadError::Io { name: self.name(index), source };
-        let limit = self.limits.file_bytes;
-        let file = File::open(self.root.join(self.relative(index))).map_err(io)?;
-        // A size, where the system knows one, saves growing the buffer; the limit holds whether or not it is true.
-        let expected = file.metadata().map_err(io)?.len().min(limit);
-        let mut bytes = Vec::with_capacity(expected as usize + 1);
-        file.take(limit + 1).read_to_end(&mut bytes).map_err(io)?;
-        if bytes.len() as u64 > limit {
-            return Err(ReadError::FileTooLarge { name: self.name(index), limit });
-        }
-        Ok(bytes)
-    }
-
-    /// Sizes of all files, looked up by several threads: on a network drive each costs a round trip. A file that cannot
-    /// be asked counts as size 0.
-    fn sizes(&self) -> Vec<u64> {
-        const HELPERS: usize = 15;
-        const SHARE: usize = 512;
-        let mut sizes = vec![0; self.len()];
-        let parts = Mutex::new(sizes.chunks_mut(SHARE).enumerate());
-        let work = || {
-            while let Some((part, sizes)) = parts.lock().unwrap_or_else(PoisonError::into_inner).next() {
-                for (i, size) in sizes.iter_mut().enumerate() {
-                    let path = self.root.join(self.relative(part * SHARE + i));
-                    *size = fs::metadata(path).map_or(0, |m| m.len());
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            // A thread that the system refuses is only a helper less.
-            let helpers = HELPERS.min(self.len() / SHARE);
-            for _ in 0..helpers {
-                _ = std::thread::Builder::new().spawn_scoped(scope, work);
-            }
-            work();
-        });
-        sizes
     }
 }
 
@@ -126,7 +76,7 @@ fn classes(root: &Path, sibling: Option<&Path>, index: &Index) -> Result<(Vec<St
     // `used` came from a listing of the same folder: a name is missing only if it appeared in between.
     let label = |name: &OsString| names.binary_search(name).ok().map(|label| label as u32);
     let Some(labels) = used.iter().map(label).collect() else { return none };
-    Ok((names.iter().map(|name| name.to_string_lossy().into_owned()).collect(), labels))
+    Ok((names.iter().map(|name| printable(&name.to_string_lossy()).into_owned()).collect(), labels))
 }
 
 impl Source for FolderSource {
@@ -134,12 +84,11 @@ impl Source for FolderSource {
         self.index.entries.len()
     }
 
-    fn read(&self, index: usize) -> Result<Image, ReadError> {
+    fn fetch(&self, index: usize, limits: &DecodeLimits, bytes: &mut Vec<u8>) -> Result<Stored, ReadError> {
         if index >= self.len() {
             return Err(ReadError::NoSuchImage { index, len: self.len() });
         }
-        let bytes = self.bytes(index)?;
-        decode(&bytes, &self.limits).map_err(|source| ReadError::Decode { name: self.name(index), source })
+        files::read(&self.root.join(self.relative(index)), || self.name(index), limits, bytes)
     }
 
     fn label(&self, index: usize) -> Option<u32> {
@@ -152,7 +101,11 @@ impl Source for FolderSource {
     }
 
     fn name(&self, index: usize) -> String {
-        if index >= self.len() { format!("#{index}") } else { self.relative(index).display().to_string() }
+        if index >= self.len() {
+            format!("#{index}")
+        } else {
+            printable(&self.relative(index).to_string_lossy()).into_owned()
+        }
     }
 
     fn describe(&self) -> String {
@@ -167,11 +120,9 @@ impl Source for FolderSource {
     fn fingerprint(&self) -> u64 {
         *self.fingerprint.get_or_init(|| {
             let mut hash = Fingerprint::new();
-            for (index, size) in self.sizes().into_iter().enumerate() {
-                let label = self.label(index).map_or(u64::MAX, u64::from);
-                hash.add(self.relative(index).as_os_str().as_encoded_bytes());
-                hash.add(&size.to_le_bytes());
-                hash.add(&label.to_le_bytes());
+            let sizes = files::sizes(self.len(), |index| self.root.join(self.relative(index)));
+            for (index, size) in sizes.into_iter().enumerate() {
+                hash.add_entry(self.relative(index).as_os_str().as_encoded_bytes(), size, self.label(index));
             }
             for name in &self.class_names {
                 hash.add(name.as_bytes());

@@ -1,7 +1,11 @@
 //! Finding the images of a folder: fast, in one fixed order, and unharmed by links that go round in circles.
 //!
-//! A listing costs no more than reading the directories: file sizes are looked up only for the fingerprint. An entry
-//! stores its folder's number and its own name, about 60 bytes, so ten million images fit in a laptop's memory.
+//! A listing costs no more than reading the directories: file sizes are looked up only for the fingerprint. Neither is
+//! kept from one start to the next, although a million files take a second or two: only reading a directory again shows
+//! that a file is new, and only asking a file shows that it has grown.
+//!
+//! An entry stores its folder's number and its own name, about 60 bytes, so ten million images fit in a laptop's
+//! memory.
 
 use super::OpenError;
 use crate::decode::EXTENSIONS;
@@ -90,6 +94,25 @@ pub(super) fn list(root: &Path) -> Result<Index, OpenError> {
     Ok(index)
 }
 
+/// Some image below `root`, links to folders not followed: the first that is found, so that a large folder is no work.
+pub(super) fn first_image(root: &Path) -> Result<Option<PathBuf>, OpenError> {
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let refused = |source| OpenError::Io { path: folder.clone(), source };
+        for entry in fs::read_dir(&folder).map_err(refused)? {
+            let entry = entry.map_err(refused)?;
+            let name = entry.file_name();
+            match kind(&entry) {
+                _ if name.as_encoded_bytes().starts_with(b".") => {}
+                Kind::Folder => folders.push(entry.path()),
+                Kind::File if is_image(&name) => return Ok(Some(entry.path())),
+                _ => {}
+            }
+        }
+    }
+    Ok(None)
+}
+
 enum Kind {
     Folder,
     LinkedFolder,
@@ -115,7 +138,8 @@ fn kind(entry: &fs::DirEntry) -> Kind {
     }
 }
 
-fn is_image(name: &OsStr) -> bool {
+/// True for a file name with the extension of an image.
+pub(super) fn is_image(name: &OsStr) -> bool {
     let extension = Path::new(name).extension().and_then(OsStr::to_str);
     extension.is_some_and(|e| EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(e)))
 }

@@ -3,18 +3,39 @@
 //! A [`Source`] is a numbered list of images that can be read in any order by any number of threads. [`open`] finds the
 //! kind from what the user wrote.
 
+mod cache;
+mod cifar;
+mod error;
+mod files;
 mod folder;
 mod folder_index;
+mod formats;
+#[doc(hidden)]
+pub mod fuzz;
+mod gzip;
+mod held;
+mod idx;
+mod list;
+mod open;
+mod parallel;
+mod parquet;
+mod pattern;
+mod ranges;
+mod reader;
 mod synthetic;
+mod tar;
+mod unpacking;
 
+pub use error::{OpenError, ReadError};
 pub use folder::FolderSource;
+pub use open::{open, open_cached};
+pub use reader::Reader;
 pub use synthetic::{SyntheticSettings, SyntheticSource};
 
-use crate::decode::DecodeError;
-use crate::{Image, decode};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use thiserror::Error;
+use crate::Image;
+use crate::decode::DecodeLimits;
+use ranges::Table;
+use std::borrow::Cow;
 
 /// A numbered list of images.
 pub trait Source: Send + Sync {
@@ -26,8 +47,17 @@ pub trait Source: Send + Sync {
         self.len() == 0
     }
 
-    /// Reads and decodes image `index` to RGB. Memory is bounded and nothing in a file makes it panic.
-    fn read(&self, index: usize) -> Result<Image, ReadError>;
+    /// Puts what is stored of image `index` into `bytes`, whose old content is lost and whose memory is used again, and
+    /// says what it is. Takes no more memory than `limits` allow.
+    fn fetch(&self, index: usize, limits: &DecodeLimits, bytes: &mut Vec<u8>) -> Result<Stored, ReadError>;
+
+    /// Reads and decodes image `index` to RGB. Memory is bounded and nothing in a file makes it panic. Whoever reads
+    /// many images keeps a [`Reader`] instead.
+    fn read(&self, index: usize) -> Result<Image, ReadError> {
+        let mut image = Image::black(1, 1, RGB);
+        Reader::new(DecodeLimits::default(), RGB).read(self, index, &mut image)?;
+        Ok(image)
+    }
 
     /// The class of image `index`, where classes are known.
     fn label(&self, index: usize) -> Option<u32>;
@@ -43,6 +73,31 @@ pub trait Source: Send + Sync {
 
     /// A hash of the list of entries and labels, not of pixels: a resumed run checks that its data is still the same.
     fn fingerprint(&self) -> u64;
+
+    /// What a person should know about the data and would not notice: members left out, an index that could not be
+    /// kept.
+    fn remarks(&self) -> &[String] {
+        &[]
+    }
+}
+
+/// Channels of an ordinary image.
+pub(crate) const RGB: usize = 3;
+
+/// What the bytes of an image are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// A file in one of the formats of [`crate::decode`].
+    File,
+    /// Pixels, channels interleaved, rows from the top.
+    Pixels {
+        /// Rows.
+        height: usize,
+        /// Columns.
+        width: usize,
+        /// Bytes of a pixel.
+        channels: usize,
+    },
 }
 
 /// Which part of the data.
@@ -52,139 +107,6 @@ pub enum Split {
     Train,
     /// Held out.
     Test,
-}
-
-/// Why an image could not be read. The message starts with the image's name.
-#[derive(Debug, Error)]
-pub enum ReadError {
-    /// The file system refused.
-    #[error("{name}: {}", self.reason())]
-    Io {
-        /// The image.
-        name: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The file is larger than any sensible image.
-    #[error("{name}: {}", self.reason())]
-    FileTooLarge {
-        /// The image.
-        name: String,
-        /// [`decode::DecodeLimits::file_bytes`].
-        limit: u64,
-    },
-    /// The bytes are not an image we can use.
-    #[error("{name}: {}", self.reason())]
-    Decode {
-        /// The image.
-        name: String,
-        /// What is wrong with them.
-        source: DecodeError,
-    },
-    /// There is no such image.
-    #[error("there is no image {index}: the source holds {len}")]
-    NoSuchImage {
-        /// The number asked for.
-        index: usize,
-        /// Images there are.
-        len: usize,
-    },
-}
-
-impl ReadError {
-    /// The message without the name of the image.
-    pub fn reason(&self) -> String {
-        match self {
-            ReadError::Io { source, .. } => source.to_string(),
-            ReadError::FileTooLarge { limit, .. } => format!("the file is larger than the limit of {limit} bytes"),
-            ReadError::Decode { source, .. } => source.to_string(),
-            ReadError::NoSuchImage { .. } => self.to_string(),
-        }
-    }
-}
-
-/// Why a source could not be opened.
-#[derive(Debug, Error)]
-pub enum OpenError {
-    /// Nothing there.
-    #[error(
-        "{}: no such folder. Give a folder of images (sub-folders are searched), or `synthetic` for made-up data",
-        path.display()
-    )]
-    Missing {
-        /// What was asked for.
-        path: PathBuf,
-    },
-    /// Something there, but not a folder.
-    #[error("{}: not a folder. Give the folder that holds the images", path.display())]
-    NotAFolder {
-        /// What was asked for.
-        path: PathBuf,
-    },
-    /// A folder without images.
-    #[error(
-        "{}: no images in it or below. Looked for .{}; saw {others} other file(s){}",
-        path.display(), decode::EXTENSIONS.join(", ."), example(.first_other)
-    )]
-    NoImages {
-        /// The folder.
-        path: PathBuf,
-        /// Files that are not images by their name.
-        others: usize,
-        /// One of them.
-        first_other: Option<String>,
-    },
-    /// Held-out images wanted where there are none.
-    #[error(
-        "{}: has no held-out images: no sub-folder named {}. Put them in {}, next to {}, or give their folder itself",
-        path.display(), folder_index::TEST_FOLDERS.join(" or "), path.join("val").display(), path.join("train").display()
-    )]
-    NoTestSplit {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// The file system refused.
-    #[error("{}: cannot be listed: {source}", path.display())]
-    Io {
-        /// The folder.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// More images than can be numbered.
-    #[error("{}: {count} images are more than the {} that one source can hold", path.display(), u32::MAX)]
-    TooMany {
-        /// The folder.
-        path: PathBuf,
-        /// Images seen.
-        count: usize,
-    },
-    /// `synthetic:...` with something we do not know.
-    #[error("`{spec}`: {problem}. Write for example synthetic:train=4000,test=1000,size=48,seed=0")]
-    Synthetic {
-        /// What was asked for.
-        spec: String,
-        /// The part that is wrong.
-        problem: String,
-    },
-}
-
-fn example(name: &Option<String>) -> String {
-    name.as_ref().map_or(String::new(), |name| format!(", such as {name}"))
-}
-
-/// Opens `synthetic`, `synthetic:key=value,...` (keys train, test, size, seed), or a folder.
-///
-/// `seed` is what the synthetic images are made from unless `spec` says otherwise; a folder does not use it.
-///
-/// A folder with a sub-folder `train`, no images beside it and at most `val` or `test` folders next to it is split, and
-/// `split` chooses. Any other folder is all for training.
-pub fn open(spec: &str, split: Split, seed: u64) -> Result<Arc<dyn Source>, OpenError> {
-    if spec == "synthetic" || spec.starts_with("synthetic:") {
-        let settings = SyntheticSettings::parse(spec, seed)?;
-        return Ok(Arc::new(SyntheticSource::new(settings, split)));
-    }
-    Ok(Arc::new(FolderSource::open(Path::new(spec), split)?))
 }
 
 /// FNV-1a, 64 bits: order matters and the value is the same on every machine and in every version.
@@ -202,9 +124,28 @@ impl Fingerprint {
         }
     }
 
+    /// Adds an image.
+    pub(crate) fn add_entry(&mut self, name: &[u8], bytes: u64, label: Option<u32>) {
+        self.add(name);
+        self.add(&bytes.to_le_bytes());
+        self.add(&label.map_or(u64::MAX, u64::from).to_le_bytes());
+    }
+
     pub(crate) fn finish(&self) -> u64 {
         self.0
     }
+}
+
+/// A name from a file, fit to be shown: what would move a terminal's cursor is written out.
+pub(crate) fn printable(name: &str) -> Cow<'_, str> {
+    if !name.contains(char::is_control) {
+        return Cow::Borrowed(name);
+    }
+    let mut shown = String::with_capacity(name.len() + 8);
+    for c in name.chars() {
+        if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    Cow::Owned(shown)
 }
 
 /// 7390 as `7,390`.

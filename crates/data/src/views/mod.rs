@@ -8,7 +8,7 @@ mod check;
 mod params;
 
 pub use check::ViewsError;
-pub use params::{Adjustment, Jitter, ViewParams, apply};
+pub use params::{Adjustment, Jitter, ViewMaker, ViewParams, apply, reduction};
 
 use crate::Image;
 use crate::augment::Filter;

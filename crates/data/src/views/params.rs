@@ -2,7 +2,9 @@
 
 use super::JitterStrength;
 use crate::Image;
-use crate::augment::{self, Filter, Rect};
+use crate::augment::{self, Blur, Filter, Rect, Resize, Resizer, Window};
+use crate::decode::Reduction;
+use crate::source::RGB;
 use random::Stream;
 
 /// Everything that happens to one view, in the order of the fields.
@@ -66,15 +68,13 @@ impl Jitter {
         Self { order, brightness, contrast, saturation, hue }
     }
 
-    /// Makes the four adjustments.
-    ///
-    /// # Panics
-    /// When the image is not RGB.
+    /// Makes the four adjustments, or the two that do not need colours where the image is not RGB.
     pub fn apply(&self, image: &mut Image) {
         for step in self.order {
             match step {
                 Adjustment::Brightness => augment::brightness(image, self.brightness),
                 Adjustment::Contrast => augment::contrast(image, self.contrast),
+                Adjustment::Saturation | Adjustment::Hue if image.channels != RGB => {}
                 Adjustment::Saturation => augment::saturation(image, self.saturation),
                 Adjustment::Hue => augment::hue(image, self.hue),
             }
@@ -85,23 +85,66 @@ impl Jitter {
 /// Makes a view.
 ///
 /// # Panics
-/// When the crop does not lie inside the image, or a colour operation meets an image that is not RGB.
+/// When the crop does not lie inside the image.
 pub fn apply(image: &Image, params: &ViewParams) -> Image {
-    let mut view = augment::resize_crop(image, params.crop, params.size, params.filter);
-    if params.flip {
-        augment::flip_horizontal(&mut view);
-    }
-    if let Some(jitter) = &params.jitter {
-        jitter.apply(&mut view);
-    }
-    if params.grayscale {
-        augment::grayscale(&mut view);
-    }
-    if let Some(sigma) = params.blur_sigma {
-        augment::gaussian_blur(&mut view, sigma);
-    }
-    if let Some(threshold) = params.solarize_threshold {
-        augment::solarize(&mut view, threshold);
-    }
+    let mut view = Image::black(1, 1, image.channels);
+    ViewMaker::default().make(image, params, &mut view);
     view
+}
+
+/// How much smaller an image may be decoded without that showing in these views: each is left with at least twice the
+/// pixels that it has itself, along both sides, which the resampling then averages.
+pub fn reduction(views: &[ViewParams]) -> Reduction {
+    const SPARE: usize = 2;
+    let allows = |view: &ViewParams, reduction: Reduction| {
+        let enough = |have: usize, want: usize| have >= SPARE * want * reduction.divisor();
+        enough(view.crop.height, view.size.0) && enough(view.crop.width, view.size.1)
+    };
+    let all_allow = |reduction: &Reduction| views.iter().all(|view| allows(view, *reduction));
+    Reduction::ALL.into_iter().find(all_allow).unwrap_or(Reduction::None)
+}
+
+/// Makes view after view in the same memory. Each thread has its own.
+#[derive(Default)]
+pub struct ViewMaker {
+    resizer: Resizer,
+    blur: Blur,
+}
+
+impl ViewMaker {
+    /// Makes a view of `image` in `view`, whose old content is lost. What concerns colours alone (saturation, hue, their
+    /// loss) is left out for images that are not RGB.
+    ///
+    /// # Panics
+    /// When the crop does not lie inside the image.
+    pub fn make(&mut self, image: &Image, params: &ViewParams, view: &mut Image) {
+        let &ViewParams { crop: rect, size, filter, flip: mirrored, .. } = params;
+        self.resizer.apply(image, &Resize { rect, size, filter, mirrored }, view);
+        self.distort(params, view);
+    }
+
+    /// As [`Self::make`], of an image that was decoded smaller than its `full` (height, width), which the crop refers to.
+    pub fn make_reduced(&mut self, image: &Image, full: (usize, usize), params: &ViewParams, view: &mut Image) {
+        let (y, x) = (image.height as f64 / full.0 as f64, image.width as f64 / full.1 as f64);
+        let Window { top, left, height, width } = params.crop.into();
+        let window = Window { top: top * y, left: left * x, height: height * y, width: width * x };
+        self.resizer.apply_window(image, &window, params.size, params.filter, params.flip, view);
+        self.distort(params, view);
+    }
+
+    /// What comes after the crop.
+    fn distort(&mut self, params: &ViewParams, view: &mut Image) {
+        if let Some(jitter) = &params.jitter {
+            jitter.apply(view);
+        }
+        if params.grayscale && view.channels == RGB {
+            augment::grayscale(view);
+        }
+        if let Some(sigma) = params.blur_sigma {
+            self.blur.apply(view, sigma);
+        }
+        if let Some(threshold) = params.solarize_threshold {
+            augment::solarize(view, threshold);
+        }
+    }
 }

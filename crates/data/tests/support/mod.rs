@@ -1,6 +1,8 @@
 //! What the integration tests share: fixtures, checksums, images by formula, folders that clean up after themselves.
 #![allow(dead_code)] // Every test binary compiles this and uses a part of it.
 
+pub mod archive;
+
 use data::Image;
 use serde_json::Value;
 use std::path::{Path, PathBuf};

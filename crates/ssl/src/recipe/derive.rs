@@ -10,7 +10,7 @@ use super::check::{Facts, check};
 use super::error::RecipeError;
 use super::explain::Origin;
 use super::fields::{Given, RawRecipe, Recipe, Sourced};
-use super::values::{Centering, Interval, Method, Prototypes, Size};
+use super::values::{Centering, Decoding, Interval, Method, Prototypes, Size};
 
 trait Fill<T> {
     /// What was given, or the usual value.
@@ -47,7 +47,15 @@ impl<T> Fill<T> for Option<Given<T>> {
     }
 }
 
+/// Channels of an ordinary image.
+const RGB: usize = 3;
+
 impl RawRecipe {
+    /// Channels that images will be brought to. The data is looked at before the recipe is complete.
+    pub fn channels(&self) -> usize {
+        self.channels.as_ref().map_or(RGB, |given| given.value)
+    }
+
     /// Fills every gap for this data and checks the whole.
     pub fn resolve(self, facts: &Facts) -> Result<Recipe, RecipeError> {
         if facts.images == 0 || facts.size().short() == 0 {
@@ -90,6 +98,8 @@ impl RawRecipe {
             arch,
             patch_size,
             drop_path: self.drop_path.or_default(0.1),
+            channels: self.channels.or_default(RGB),
+            decoding: self.decoding.or_default(Decoding::Exact),
             global_size,
             local_size,
             local_crops,
@@ -135,6 +145,7 @@ impl RawRecipe {
             center_floor: self.center_floor.or_default(None),
             seed: self.seed.or_default(0),
             workers: self.workers.or_default(0),
+            max_bad_share: self.max_bad_share.or_default(0.05),
             knn_every: self.knn_every.or_derive(|| {
                 if facts.labelled {
                     ((runs / 20).max(1), format!("about 20 times in {runs} epochs, at most every epoch"))

@@ -8,7 +8,7 @@ use super::error::RecipeError;
 use super::explain::{Line, Origin};
 use super::nearest::unknown_key;
 use super::rule::{Rule, above, below, between};
-use super::values::{Centering, Interval, Method, Prototypes, Setting, Size};
+use super::values::{Centering, Decoding, Interval, Method, Prototypes, Setting, Size};
 
 /// A value that somebody set, and where.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,6 +121,10 @@ recipe! {
     /// Largest drop-path rate of the student; block i has its share i / (depth - 1).
     drop_path: f64, below(0.0, 1.0), Fixed;
 
+    /// Channels that images are brought to: 3 for colour, 1 for grey, any other number as the files have it.
+    channels: usize, Rule::Whole(1, data::transform::MAX_CHANNELS as u64), Fixed;
+    /// Whether large photographs may be decoded smaller than they are.
+    decoding: Decoding, Rule::Choice(Decoding::WORDS), Fixed;
     /// Size of the two global views in pixels.
     global_size: Size, Rule::Size, Fixed;
     /// Size of the local views in pixels.
@@ -193,6 +197,8 @@ recipe! {
     seed: u64, Rule::Whole(0, i64::MAX as u64), Fixed;
     /// Threads that prepare images; 0 is one for each core.
     workers: usize, Rule::Whole(0, 1024), Free;
+    /// Share of the images that may be unreadable before the run stops.
+    max_bad_share: f64, between(0.0, 1.0), Free;
     /// Epochs between two online kNN evaluations; 0 switches them off.
     knn_every: usize, Rule::Whole(0, 1_000_000), Free;
     /// Neighbours of the online kNN evaluation.

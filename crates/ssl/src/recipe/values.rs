@@ -79,6 +79,16 @@ choice! {
     }
 }
 
+choice! {
+    /// How faithfully images are decoded.
+    Decoding {
+        /// Every pixel: views equal those of Pillow and torchvision byte for byte.
+        Exact = "exact",
+        /// Photographs much larger than their views are decoded smaller.
+        Fast = "fast",
+    }
+}
+
 impl Setting for Arch {
     fn read(value: &Value, _: &Rule) -> Option<Self> {
         value.as_str()?.parse().ok()

@@ -5,7 +5,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::atomic::{UNFINISHED, remove_if_there, replace};
+use files::{UNFINISHED, remove_if_there};
+
+use super::atomic::replace;
 use super::error::RunError;
 use super::format::{Checkpoint, Damage, TensorRef, Unwritten};
 

@@ -5,7 +5,9 @@ use std::fs::{self, File, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::atomic::{UNFINISHED, replace_with, sync_folder_of};
+use files::{UNFINISHED, sync_folder_of};
+
+use super::atomic::replace_with;
 use super::checkpoint::Checkpoints;
 use super::error::RunError;
 use super::metrics::{MetricsLog, Truncated};

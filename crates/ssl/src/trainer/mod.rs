@@ -27,6 +27,8 @@ use crate::schedule::{Schedules, StepValues};
 use setup::first_pixels;
 pub use setup::{learner_options, loader_config, pixels, vit_config};
 
+/// Share of the time spent waiting for data from which on that is worth a word.
+const MUCH_WAITING: f64 = 0.2;
 /// The first checkpoint is written after this long at the latest.
 const FIRST_SAVE: Duration = Duration::from_secs(20);
 
@@ -215,6 +217,10 @@ impl Trainer {
             observer.step(&Progress { step, total_steps: total, epoch, loss, images_per_second, data_wait });
             if self.step.is_multiple_of(self.recipe.log_every() as u64) || self.step == total {
                 self.log(&batch, &report, &values, &pace, observer)?;
+                if data_wait > MUCH_WAITING {
+                    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                    observer.say(&loader.effort().advice(loader.workers(), cores));
+                }
                 pace = Pace::starting_at(loader.waited());
             }
             loader.recycle(batch);

@@ -1,26 +1,22 @@
 //! From a checked recipe to the parts that a run is made of.
 
 use data::views::MultiCrop;
-use data::{CropGroup, IMAGENET_MEAN, IMAGENET_STD, LoaderConfig};
+use data::{CropGroup, LoaderConfig, normalization};
 use model::{ConfigError, HeadConfig, VitConfig};
 use tensor::ops::{AdamW, PixelData, Pixels};
 
 use crate::learner::LearnerOptions;
 use crate::loss::LossOptions;
 use crate::optimizer::OptimizerOptions;
-use crate::recipe::{Prototypes, Recipe};
+use crate::recipe::{Decoding, Prototypes, Recipe};
 
-/// Share of the images that may be unreadable before a run is refused.
-const MAX_BAD_SHARE: f64 = 0.05;
-/// Every source gives RGB.
-const CHANNELS: usize = 3;
 /// Batches prepared ahead.
 const PREFETCH: usize = 4;
 
 /// The backbone of a recipe.
 pub fn vit_config(recipe: &Recipe) -> Result<VitConfig, ConfigError> {
     let size = recipe.global_size();
-    VitConfig::new(recipe.arch(), recipe.patch_size(), (size.height, size.width), CHANNELS)
+    VitConfig::new(recipe.arch(), recipe.patch_size(), (size.height, size.width), recipe.channels())
 }
 
 /// The learner of a recipe.
@@ -57,6 +53,7 @@ pub fn loader_config(recipe: &Recipe) -> LoaderConfig {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     LoaderConfig {
         batch_size: recipe.batch_size(),
+        shard: Default::default(),
         seed: recipe.seed(),
         workers: if recipe.workers() == 0 { cores } else { recipe.workers() },
         prefetch: PREFETCH,
@@ -69,7 +66,12 @@ pub fn loader_config(recipe: &Recipe) -> LoaderConfig {
             blur_sigma: (recipe.blur_sigma() / 20.0, recipe.blur_sigma()),
             ..MultiCrop::default()
         },
-        max_bad_share: MAX_BAD_SHARE,
+        channels: recipe.channels(),
+        decoding: match recipe.decoding() {
+            Decoding::Exact => data::Decoding::Exact,
+            Decoding::Fast => data::Decoding::Fast,
+        },
+        max_bad_share: recipe.max_bad_share(),
     }
 }
 
@@ -81,12 +83,13 @@ pub fn pixels(group: &CropGroup) -> Pixels<'_> {
 /// Those of the first `count` crops of a group; of all, where there are fewer.
 pub fn first_pixels(group: &CropGroup, count: usize) -> Pixels<'_> {
     let count = count.min(group.count);
+    let (mean, deviation) = normalization(group.channels);
     let pixels = &group.pixels[..count * group.height * group.width * group.channels];
     Pixels {
         count,
         height: group.height,
         width: group.width,
         channels: group.channels,
-        data: PixelData::Bytes { pixels, mean: &IMAGENET_MEAN, deviation: &IMAGENET_STD },
+        data: PixelData::Bytes { pixels, mean, deviation },
     }
 }

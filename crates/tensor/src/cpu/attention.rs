@@ -8,9 +8,9 @@
 use rayon::prelude::*;
 
 use super::gemm::{Matrix, MatrixMut, Threads, gemm};
-use super::simd::simd;
 use super::{Cpu, Real, split_mut, taken_in_order, vector};
 use crate::rows::Rows;
+use simd::simd;
 
 /// Queries, keys and values: columns of matrices with one row a token.
 #[derive(Clone, Copy)]

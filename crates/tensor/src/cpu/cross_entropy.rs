@@ -5,9 +5,9 @@
 
 use rayon::prelude::*;
 
-use super::simd::simd;
 use super::softmax::log_sum_exp;
 use super::{Cpu, Real, vector};
+use simd::simd;
 
 simd! {
     /// -sum_k q_k ln p_k = lse sum_k q_k - sum_k q_k l_k, with l = scale raw + shift.

@@ -1,7 +1,7 @@
 //! The exact GELU, x Phi(x), and its derivative, Phi(x) + x phi(x).
 
 use super::Real;
-use super::simd::simd;
+use simd::simd;
 
 simd! {
     /// Adds a bias to rows of pre-activations and writes their GELU.

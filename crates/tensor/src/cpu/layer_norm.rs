@@ -2,9 +2,9 @@
 
 use rayon::prelude::*;
 
-use super::simd::simd;
 use super::{Cpu, Real, one_task_each, split_mut, vector};
 use crate::rows::Rows;
+use simd::simd;
 
 simd! {
     /// Normalises rows; returns nothing, writes output, mean and reciprocal deviation of each.

@@ -3,8 +3,8 @@
 use rayon::prelude::*;
 
 use super::gemm::{Matrix, MatrixMut, Threads, gemm};
-use super::simd::simd;
 use super::{Cpu, ELEMENTS_PER_TASK, ROWS_PER_TASK, Real, gelu, one_task_each, reduce, split_mut, vector};
+use simd::simd;
 
 simd! {
     fn add_bias<T: Real>(y: &mut [T], bias: &[T]) {

@@ -6,7 +6,6 @@
 mod gemm;
 mod memory;
 mod real;
-mod simd;
 mod vector;
 
 pub(crate) mod attention;

@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::simd::simd;
 use super::{Cpu, ROWS_PER_TASK, Real, vector};
+use simd::simd;
 
 simd! {
     fn forward_rows<T: Real>(x: &[T], dim: usize, epsilon: T, y: &mut [T], norms: &mut [T]) {

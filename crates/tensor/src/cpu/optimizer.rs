@@ -2,9 +2,9 @@
 
 use rayon::prelude::*;
 
-use super::simd::simd;
 use super::{Cpu, ELEMENTS_PER_TASK, Real};
 use crate::ops::{AdamW, ParameterUpdate};
+use simd::simd;
 
 /// The slices of one parameter: value, gradient, first and second moment, teacher.
 pub(crate) struct Slices<'a, T> {

@@ -6,8 +6,8 @@
 use rayon::prelude::*;
 
 use super::gemm::{Matrix, MatrixMut, Threads, gemm};
-use super::simd::simd;
 use super::{Cpu, Real, vector};
+use simd::simd;
 
 /// Prototypes of one task. A fixed number, for the same bits on any number of threads.
 const PER_TASK: usize = 512;

@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::simd::simd;
 use super::{Cpu, ELEMENTS_PER_TASK, Real, vector};
+use simd::simd;
 
 /// Rows whose sum is one partial sum.
 const ROWS_PER_PARTIAL: usize = 256;

@@ -3,9 +3,9 @@
 use rayon::prelude::*;
 
 use super::layer_norm::scattered_mut;
-use super::simd::simd;
 use super::{Cpu, Real, one_task_each, split_mut, starts, vector};
 use crate::rows::Rows;
+use simd::simd;
 
 simd! {
     fn add_branch<T: Real>(stream: &[T], branch: &[T], bias: &[T], scale: T, out: &mut [T]) {

@@ -4,8 +4,8 @@
 
 use rayon::prelude::*;
 
-use super::simd::simd;
 use super::{Cpu, Real, vector};
+use simd::simd;
 
 /// Columns of one task.
 const COLUMNS_PER_TASK: usize = 1024;

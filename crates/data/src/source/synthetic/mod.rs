@@ -12,8 +12,8 @@ mod scene;
 mod shape;
 mod texture;
 
-use super::{Fingerprint, OpenError, ReadError, Source, Split, thousands};
-use crate::Image;
+use super::{Fingerprint, OpenError, ReadError, Source, Split, Stored, thousands};
+use crate::{DecodeLimits, Image};
 use random::{Key, Purpose};
 use scene::Scene;
 use shape::Shape;
@@ -108,7 +108,7 @@ impl Source for SyntheticSource {
         }
     }
 
-    fn read(&self, index: usize) -> Result<Image, ReadError> {
+    fn fetch(&self, index: usize, _: &DecodeLimits, bytes: &mut Vec<u8>) -> Result<Stored, ReadError> {
         if index >= self.len() {
             return Err(ReadError::NoSuchImage { index, len: self.len() });
         }
@@ -117,7 +117,9 @@ impl Source for SyntheticSource {
         let key = Key::new(self.settings.seed, Purpose::Synthetic).sample(self.sample(index));
         let mut stream = key.stream();
         let scene = Scene::draw(shape, texture, self.settings.size, &mut stream);
-        Ok(scene.render(&mut stream))
+        let Image { height, width, channels, pixels } = scene.render(&mut stream);
+        *bytes = pixels;
+        Ok(Stored::Pixels { height, width, channels })
     }
 
     fn label(&self, index: usize) -> Option<u32> {

@@ -1,0 +1,98 @@
+//! The flags of the benchmarks.
+
+use clap::{Args, ValueEnum};
+use data::Decoding;
+use model::Arch;
+
+use super::{DeviceArgs, SOURCE, above_zero};
+
+/// `bench step`.
+#[derive(Debug, Args)]
+pub struct BenchStepArgs {
+    /// Backbone: vit_nano, vit_tiny, vit_small, vit_base or vit_large
+    #[arg(long, value_name = "A", default_value_t = Arch::Tiny)]
+    pub arch: Arch,
+    /// Side of a patch in pixels
+    #[arg(long, value_name = "P", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=96))]
+    pub patch_size: u32,
+    /// Images of a step
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub batch_size: u32,
+    /// Local views of an image
+    #[arg(long, value_name = "L", default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=256))]
+    pub local_crops: u32,
+    /// Number of prototypes
+    #[arg(long, value_name = "K", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(2..=1 << 24))]
+    pub out_dim: u32,
+    /// Steps that are timed, after two that are not
+    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub steps: u32,
+    /// Where to compute.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Examples of `bench step`.
+pub const STEP_EXAMPLES: &str = "\
+Examples:
+  dino-vmf bench step --arch vit_small --batch-size 8 --local-crops 8 --out-dim 65536
+  dino-vmf bench step --steps 10 --threads 2 --json
+
+mfu is the share of this machine's own matrix-product rate, measured just before, that a step reaches, counting the
+operations that published figures count.";
+
+/// `bench data`.
+#[derive(Debug, Args)]
+pub struct BenchDataArgs {
+    /// The images
+    #[arg(long, value_name = "SRC", help = SOURCE)]
+    pub data: String,
+    /// Images of a batch
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub batch_size: u32,
+    /// Local views of an image
+    #[arg(long, value_name = "L", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=256))]
+    pub local_crops: u32,
+    /// Threads that load [default: all cores]
+    #[arg(long, value_name = "W", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Option<u16>,
+    /// Whether a JPEG much larger than all its views may be decoded smaller
+    #[arg(long, value_enum, default_value_t = DecodingArg::Exact)]
+    pub decoding: DecodingArg,
+    /// How long to measure, after a warm-up
+    #[arg(long, value_name = "T", default_value_t = 10.0, value_parser = above_zero)]
+    pub seconds: f64,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How faithfully images are decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DecodingArg {
+    /// Every pixel.
+    Exact,
+    /// No more than the views need.
+    Fast,
+}
+
+impl From<DecodingArg> for Decoding {
+    fn from(decoding: DecodingArg) -> Self {
+        match decoding {
+            DecodingArg::Exact => Decoding::Exact,
+            DecodingArg::Fast => Decoding::Fast,
+        }
+    }
+}
+
+/// Examples of `bench data`.
+pub const DATA_EXAMPLES: &str = "\
+Examples:
+  dino-vmf bench data --data photos
+  dino-vmf bench data --data photos --batch-size 32 --local-crops 10 --workers 4 --seconds 60 --json
+
+The views are DINO's: two of 224 pixels and local ones of 96. The loader runs as in training, with nothing that takes
+its batches but the clock. After that every operation is timed by itself, on one thread and on a sample of the images.";

@@ -1,0 +1,139 @@
+//! The command line as types, one file a family of commands. Scripts rely on these names; `--help` is where most people
+//! meet the program.
+
+mod bench;
+mod network;
+mod recipe;
+
+pub use bench::{BenchDataArgs, BenchStepArgs};
+pub use network::{FeaturesArgs, InspectArgs, KnnArgs, ViewArgs};
+pub use recipe::{PretrainArgs, RecipeArgs, ViewsArgs};
+
+use clap::{Args, Parser, Subcommand};
+
+/// Pre-trains vision transformers on unlabelled images with DINO and DINO-vMF, and evaluates them.
+#[derive(Debug, Parser)]
+#[command(name = "dino-vmf", version, propagate_version = true, after_help = START_HERE)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const START_HERE: &str = "\
+Start here:
+  dino-vmf doctor                                  what this machine offers
+  dino-vmf pretrain                                train on made-up images, with nothing to download
+  dino-vmf views --data photos --out sheet.png     a picture of what the network will see
+  dino-vmf pretrain --data photos --out runs/mine  train on a folder; the same command again continues the run
+
+Results go to standard output, everything else to standard error. `dino-vmf COMMAND --help` has examples.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train a vision transformer on unlabelled images
+    #[command(args_override_self = true, after_help = recipe::PRETRAIN_EXAMPLES)]
+    #[command(after_long_help = recipe::pretrain_help())]
+    Pretrain(Box<PretrainArgs>),
+    /// Draw what the network will see: the views of some images, as a picture
+    #[command(args_override_self = true, after_help = recipe::VIEWS_EXAMPLES)]
+    #[command(after_long_help = recipe::views_help())]
+    Views(Box<ViewsArgs>),
+    /// Write the class-token features of images to a file
+    #[command(args_override_self = true, after_help = network::FEATURES_EXAMPLES)]
+    Features(FeaturesArgs),
+    /// Measure how good features are
+    #[command(subcommand)]
+    Eval(EvalCommand),
+    /// Say what a weights file or a run holds
+    #[command(after_help = network::INSPECT_EXAMPLES)]
+    Inspect(InspectArgs),
+    /// Measure how fast this machine is
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Say what this machine offers, what is missing and how to get it
+    Doctor(DoctorArgs),
+}
+
+/// The evaluation protocols.
+#[derive(Debug, Subcommand)]
+pub enum EvalCommand {
+    /// Classify by the nearest neighbours among labelled images (the weighted kNN of DINO)
+    #[command(args_override_self = true, after_help = network::KNN_EXAMPLES)]
+    Knn(KnnArgs),
+}
+
+/// The benchmarks.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Time training steps on random pixels: two global views of 224 pixels and local ones of 96
+    #[command(args_override_self = true, after_help = bench::STEP_EXAMPLES)]
+    Step(BenchStepArgs),
+    /// Time the data loader: how many images a second it reads, decodes and turns into views, and where the time goes
+    #[command(args_override_self = true, after_help = bench::DATA_EXAMPLES)]
+    Data(BenchDataArgs),
+}
+
+/// Where and with how many threads to compute.
+#[derive(Clone, Debug, Args)]
+pub struct DeviceArgs {
+    /// Where to compute: auto, cpu or `cuda[:N]`
+    #[arg(long, value_name = "DEVICE", default_value = "auto", help_heading = "Machine")]
+    pub device: String,
+    /// Threads that compute; the result is the same for any number [default: RAYON_NUM_THREADS, or all cores]
+    #[arg(long, value_name = "N", help_heading = "Machine", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+}
+
+/// What `--data` may be.
+const SOURCE: &str = "The images: a folder (searched to any depth), tar or parquet files (also as a pattern: \
+                      'shard-{000..009}.tar'), a folder of CIFAR or IDX files, a text file that lists images, or \
+                      `synthetic` for images that the program makes";
+
+fn above_zero(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
+        _ => Err("it must be a number above zero".to_owned()),
+    }
+}
+
+/// `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Where to compute.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_commands_of_the_design_parse() {
+        for line in [
+            "pretrain",
+            "pretrain --data d --method dino --prototypes vmf --centering probability --arch vit_tiny --patch-size 16 \
+             --epochs 3 --batch-size 8 --out-dim 64 --local-crops 2 --recipe r.toml --set a=b --set c=d --out o \
+             --device cpu --seed 3",
+            "features --weights w --data d --out f.npy",
+            "eval knn --weights w --data d --k 10,20 --json",
+            "inspect w",
+            "bench step --arch vit_tiny --patch-size 16 --batch-size 8 --local-crops 6 --out-dim 4096 --steps 5 \
+             --device cpu --json",
+            "bench data --data d --batch-size 8 --local-crops 6 --workers 2 --seconds 3 --json",
+            "views --data d --out sheet.png --images 4 --epoch 2 --seed 3 --recipe r.toml --set a=b --no-frames",
+            "doctor",
+        ] {
+            let words = std::iter::once("dino-vmf").chain(line.split_whitespace());
+            assert!(Cli::try_parse_from(words).is_ok(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The flags of the commands that take a network's weights: `features`, `eval` and `inspect`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{DeviceArgs, SOURCE, above_zero};
+
+/// `features`.
+#[derive(Debug, Args)]
+pub struct FeaturesArgs {
+    /// A run folder, a checkpoint or a safetensors file
+    #[arg(long, value_name = "W")]
+    pub weights: PathBuf,
+    /// The images
+    #[arg(long, value_name = "SRC", help = SOURCE)]
+    pub data: String,
+    /// File to write: .safetensors (features, labels, names) or .npy (features alone)
+    #[arg(long, value_name = "F")]
+    pub out: PathBuf,
+    /// Which part of data that is split
+    #[arg(long, value_enum, default_value_t = SplitArg::Train)]
+    pub split: SplitArg,
+    /// How images are shown to the network.
+    #[command(flatten)]
+    pub view: ViewArgs,
+    /// Where to compute.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+}
+
+/// Examples of `features`.
+pub const FEATURES_EXAMPLES: &str = "\
+Examples:
+  dino-vmf features --weights runs/photos --data photos --out photos.safetensors
+  dino-vmf features --weights dino_vits16.safetensors --data photos --out photos.npy
+
+An image is resized so that its short side is 256/224 of the image size, and its centre is cut out (torchvision's
+Resize(256, bicubic), CenterCrop(224)). Row i is image i in order of path; images that cannot be read are named and left out.";
+
+/// How images are shown to a network.
+#[derive(Clone, Debug, Args)]
+pub struct ViewArgs {
+    /// Side in pixels of what the network sees [default: what it was trained with]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub image_size: Option<u32>,
+    /// Images that are computed at once; does not change the features
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub batch_size: u32,
+}
+
+/// Which part of the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SplitArg {
+    /// The training images; all, where the data is not split.
+    Train,
+    /// The held-out images.
+    Test,
+}
+
+impl From<SplitArg> for data::Split {
+    fn from(split: SplitArg) -> Self {
+        match split {
+            SplitArg::Train => data::Split::Train,
+            SplitArg::Test => data::Split::Test,
+        }
+    }
+}
+
+/// `eval knn`.
+#[derive(Debug, Args)]
+pub struct KnnArgs {
+    /// A run folder, a checkpoint or a safetensors file
+    #[arg(long, value_name = "W")]
+    pub weights: PathBuf,
+    /// The labelled images
+    #[arg(long, value_name = "SRC", help = SOURCE)]
+    pub data: String,
+    /// Numbers of neighbours that vote, as a list
+    #[arg(long, value_name = "K,K", value_delimiter = ',', default_values_t = [10, 20])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub k: Vec<u32>,
+    /// Temperature of the votes: a neighbour with cosine s votes with weight exp(s / T)
+    #[arg(long, value_name = "T", default_value_t = eval::knn::DEFAULT_TEMPERATURE, value_parser = above_zero)]
+    pub temperature: f64,
+    /// How images are shown to the network.
+    #[command(flatten)]
+    pub view: ViewArgs,
+    /// Where to compute.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Examples of `eval knn`.
+pub const KNN_EXAMPLES: &str = "\
+Examples:
+  dino-vmf eval knn --weights runs/photos --data photos
+  dino-vmf eval knn --weights dino_vits16.safetensors --data imagenet --k 10,20,100,200 --json
+
+The held-out images (val/ or test/ beside train/) are classified by the training images. Data without held-out images
+is classified leave-one-out: each image by all the others.";
+
+/// `inspect`.
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// A run folder, a checkpoint or a safetensors file
+    #[arg(value_name = "W")]
+    pub weights: PathBuf,
+}
+
+/// Examples of `inspect`.
+pub const INSPECT_EXAMPLES: &str = "\
+Examples:
+  dino-vmf inspect runs/photos                      its recipe, how far it is, its last metrics, its checkpoints
+  dino-vmf inspect dino_vits16.safetensors          its tensors by group, and whether a backbone is complete in it";

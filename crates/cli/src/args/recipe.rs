@@ -1,0 +1,186 @@
+//! The flags of the commands that speak of a run and its recipe: `pretrain` and `views`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{DeviceArgs, SOURCE};
+
+/// `pretrain`.
+#[derive(Debug, Args)]
+pub struct PretrainArgs {
+    /// The data and the recipe.
+    #[command(flatten)]
+    pub recipe: RecipeArgs,
+    /// Folder of the run [default: runs/DATA-METHOD-PROTOTYPES-ARCH]
+    #[arg(long, value_name = "RUN")]
+    pub out: Option<PathBuf>,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Where to compute.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+}
+
+/// The data of a run and its recipe: what decides what the network sees.
+#[derive(Debug, Args)]
+pub struct RecipeArgs {
+    /// The images
+    #[arg(long, value_name = "SRC", default_value = "synthetic", help = SOURCE)]
+    pub data: String,
+    /// Recipe file: TOML, one `key = value` a line. A run's config.toml is one
+    #[arg(long, value_name = "FILE")]
+    pub recipe: Option<PathBuf>,
+    /// Sets a key of the recipe, whatever the file says. `--help` lists the keys
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// The flags that stand for a key of the recipe.
+    #[command(flatten)]
+    pub keys: RecipeFlags,
+}
+
+/// Flags that stand for a key of the recipe. They are read by the recipe's own rules, so they are texts here.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Recipe (what is not given is derived from the data)")]
+pub struct RecipeFlags {
+    /// Training method: dino
+    #[arg(long, value_name = "METHOD")]
+    pub method: Option<String>,
+    /// What the prototypes' norms mean: none, l2 or vmf
+    #[arg(long, value_name = "KIND")]
+    pub prototypes: Option<String>,
+    /// Where the teacher is centred: logit or probability
+    #[arg(long, value_name = "SPACE")]
+    pub centering: Option<String>,
+    /// Backbone: vit_nano, vit_tiny, vit_small, vit_base or vit_large
+    #[arg(long, value_name = "ARCH")]
+    pub arch: Option<String>,
+    /// Side of a patch in pixels
+    #[arg(long, value_name = "P")]
+    pub patch_size: Option<String>,
+    /// Passes over the data
+    #[arg(long, value_name = "N")]
+    pub epochs: Option<String>,
+    /// Images of a step
+    #[arg(long, value_name = "N")]
+    pub batch_size: Option<String>,
+    /// Number of prototypes
+    #[arg(long, value_name = "K")]
+    pub out_dim: Option<String>,
+    /// Local views of an image
+    #[arg(long, value_name = "N")]
+    pub local_crops: Option<String>,
+    /// Seed of everything random in training; the images of `synthetic` have their own (synthetic:seed=S)
+    #[arg(long, value_name = "S")]
+    pub seed: Option<String>,
+}
+
+impl RecipeFlags {
+    /// Each given flag: the recipe's key, the text, and the flag as the user wrote it.
+    pub fn given(&self) -> impl Iterator<Item = (&'static str, &str, &'static str)> {
+        [
+            ("method", &self.method, "--method"),
+            ("prototypes", &self.prototypes, "--prototypes"),
+            ("centering", &self.centering, "--centering"),
+            ("arch", &self.arch, "--arch"),
+            ("patch_size", &self.patch_size, "--patch-size"),
+            ("epochs", &self.epochs, "--epochs"),
+            ("batch_size", &self.batch_size, "--batch-size"),
+            ("out_dim", &self.out_dim, "--out-dim"),
+            ("local_crops", &self.local_crops, "--local-crops"),
+            ("seed", &self.seed, "--seed"),
+        ]
+        .into_iter()
+        .filter_map(|(key, text, flag)| Some((key, text.as_deref()?, flag)))
+    }
+}
+
+/// Examples of `pretrain`.
+pub const PRETRAIN_EXAMPLES: &str = "\
+Examples:
+  dino-vmf pretrain
+      DINO-vMF on `synthetic`; needs nothing but this program
+  dino-vmf pretrain --data photos --epochs 100 --out runs/photos
+      on a folder. Sub-folders train/ and val/ are told apart; class folders give labels for the online kNN
+  dino-vmf pretrain --data photos --prototypes l2 --centering logit --out runs/plain-dino
+      plain DINO instead of DINO-vMF
+  dino-vmf pretrain --recipe recipes/synthetic.toml --set epochs=50 --set teacher_temp=0.05
+      a recipe with two keys changed
+
+Ctrl-C saves and stops. The same command again continues, also after a crash or a kill; the result is bit for bit
+that of an unbroken run.";
+
+/// The long help of `pretrain`.
+pub fn pretrain_help() -> String {
+    format!("{PRETRAIN_EXAMPLES}\n\n{}", keys_help())
+}
+
+fn keys_help() -> String {
+    let keys: Vec<&str> = ssl::recipe::keys().collect();
+    let lines: String = keys.chunks(4).map(|row| format!("\n  {}", row.join(", "))).collect();
+    format!("Keys of a recipe, for --set and for the file:{lines}")
+}
+
+/// `views`.
+#[derive(Debug, Args)]
+pub struct ViewsArgs {
+    /// The data and the recipe.
+    #[command(flatten)]
+    pub recipe: RecipeArgs,
+    /// The picture to write, a .png file
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Images to show
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub images: u32,
+    /// The epoch whose first images are shown, from 0
+    #[arg(long, value_name = "E", default_value_t = 0)]
+    pub epoch: u32,
+    /// Leave out the coloured frames that tell which part of the image a view shows
+    #[arg(long)]
+    pub no_frames: bool,
+}
+
+/// Examples of `views`.
+pub const VIEWS_EXAMPLES: &str = "\
+Examples:
+  dino-vmf views --data photos --out sheet.png
+  dino-vmf views --data photos --recipe runs/photos/config.toml --epoch 5 --images 16 --out sheet.png
+
+One row an image, in the order of training: the image, its two global views, its local views. They are those that
+`pretrain` with the same data, recipe and seed shows the network, pixel for pixel. The frame of a view has the colour of
+its part of the image.";
+
+/// The long help of `views`.
+pub fn views_help() -> String {
+    format!("{VIEWS_EXAMPLES}\n\n{}", keys_help())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_recipe_flag_names_a_key_of_the_recipe() {
+        let text = || Some("x".to_owned());
+        let flags = RecipeFlags {
+            method: text(),
+            prototypes: text(),
+            centering: text(),
+            arch: text(),
+            patch_size: text(),
+            epochs: text(),
+            batch_size: text(),
+            out_dim: text(),
+            local_crops: text(),
+            seed: text(),
+        };
+        let known: Vec<&str> = ssl::recipe::keys().collect();
+        for (key, _, flag) in flags.given() {
+            assert!(known.contains(&key), "{key}");
+            assert_eq!(flag, format!("--{}", key.replace('_', "-")));
+        }
+        assert_eq!(flags.given().count(), 10);
+    }
+}

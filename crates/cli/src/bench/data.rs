@@ -1,0 +1,157 @@
+//! `bench data`: how many images a second the loader turns into views, and where its time goes.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use data::{Decoding, Loader, LoaderConfig, MultiCrop, Source, Split};
+use serde_json::{Value, json};
+
+use super::operations::{self, Cost, Operation};
+use super::usage;
+use crate::args::BenchDataArgs;
+use crate::error::CliError;
+use crate::images;
+use crate::output::{self, bytes};
+
+/// Most readings of the memory.
+const READINGS: f64 = 600.0;
+/// Least seconds between two of them.
+const READ_EVERY: f64 = 1.0;
+
+/// What the loader did.
+struct Loaded {
+    /// Images of the timed batches.
+    images: usize,
+    /// From the first batch, which is not counted, to the last.
+    seconds: f64,
+    /// Processor time of that, where the system tells.
+    processor_seconds: Option<f64>,
+    /// Unreadable images met, from the start.
+    bad: usize,
+    /// Memory in the course of it.
+    resident: Vec<u64>,
+    /// The most.
+    peak: u64,
+}
+
+/// Measures and prints.
+pub fn run(args: &BenchDataArgs) -> Result<(), CliError> {
+    let source = images::open(&args.data, Split::Train)?;
+    let defaults = LoaderConfig::default();
+    let config = LoaderConfig {
+        batch_size: args.batch_size as usize,
+        workers: args.workers.map_or(defaults.workers, usize::from),
+        views: MultiCrop { local_crops: args.local_crops as usize, ..MultiCrop::dino() },
+        decoding: args.decoding.into(),
+        ..defaults
+    };
+    let loaded = load(source.clone(), &config, args.seconds)?;
+    let cost = operations::measure(&*source, &config);
+    if args.json {
+        output::result(&object(&*source, &config, &loaded, &cost).to_string())
+    } else {
+        output::result(&table(&*source, &config, &loaded, &cost))
+    }
+}
+
+/// Takes batches for this many seconds as fast as they come, at least one.
+fn load(source: Arc<dyn Source>, config: &LoaderConfig, seconds: f64) -> Result<Loaded, CliError> {
+    let read_every = READ_EVERY.max(seconds / READINGS);
+    let mut loader = Loader::start(source, config.clone(), 0, 0, u64::MAX)?;
+    let mut loaded = Loaded { images: 0, seconds: 0.0, processor_seconds: None, bad: 0, resident: Vec::new(), peak: 0 };
+    let mut start: Option<(Instant, Option<f64>)> = None;
+    let mut last_reading = 0.0;
+    while loaded.images == 0 || loaded.seconds < seconds {
+        let Some(batch) = loader.next()? else { break };
+        loaded.bad += batch.substituted.len();
+        loader.recycle(batch);
+        // The clock starts with the first batch: from then on all workers are busy.
+        let Some((begun, processor_before)) = start else {
+            start = Some((Instant::now(), usage::processor_seconds()));
+            loaded.resident.push(usage::resident_memory());
+            continue;
+        };
+        loaded.images += config.batch_size;
+        loaded.seconds = begun.elapsed().as_secs_f64();
+        loaded.processor_seconds = processor_before.and_then(|before| Some(usage::processor_seconds()? - before));
+        if loaded.seconds - last_reading >= read_every {
+            last_reading = loaded.seconds;
+            loaded.resident.push(usage::resident_memory());
+        }
+    }
+    loaded.peak = usage::peak_memory();
+    Ok(loaded)
+}
+
+impl Loaded {
+    fn images_per_second(&self) -> f64 {
+        self.images as f64 / self.seconds
+    }
+
+    /// Time of one worker for one image, in microseconds.
+    fn worker_microseconds(&self, config: &LoaderConfig) -> f64 {
+        1e6 * config.workers as f64 / self.images_per_second()
+    }
+
+    /// The part of it in which it computed rather than waited for the disk or for a processor.
+    fn processor_microseconds(&self) -> Option<f64> {
+        self.processor_seconds.map(|seconds| 1e6 * seconds / self.images as f64)
+    }
+}
+
+fn object(source: &dyn Source, config: &LoaderConfig, loaded: &Loaded, cost: &Cost) -> Value {
+    let operations: Vec<Value> = Operation::ALL
+        .iter()
+        .map(|&operation| {
+            let seconds = cost.operations.of(operation);
+            json!({
+                "name": operation.name(), "microseconds": 1e6 * seconds, "share": seconds / cost.operations.total(),
+            })
+        })
+        .collect();
+    json!({
+        "images_per_second": loaded.images_per_second(),
+        "views_per_second": loaded.images_per_second() * config.views.count() as f64,
+        "workers": config.workers, "batch_size": config.batch_size, "local_crops": config.views.local_crops,
+        "decoding": match config.decoding { Decoding::Exact => "exact", Decoding::Fast => "fast" },
+        "seconds": loaded.seconds, "images": loaded.images, "bad": loaded.bad,
+        "source": source.describe(), "source_images": source.len(),
+        "peak_memory_bytes": loaded.peak, "resident_bytes": loaded.resident,
+        "worker_microseconds": loaded.worker_microseconds(config),
+        "processor_microseconds": loaded.processor_microseconds(),
+        "operations_microseconds": 1e6 * cost.operations.total(), "operations_images": cost.images,
+        "operations": operations,
+    })
+}
+
+fn table(source: &dyn Source, config: &LoaderConfig, loaded: &Loaded, cost: &Cost) -> String {
+    let milliseconds = |microseconds: f64| format!("{:.2} ms", microseconds / 1e3);
+    let processor = loaded.processor_microseconds();
+    let mut text = format!(
+        "{}; batch {}, 2 + {} views, {}\n  {:.1} images/s, {:.0} views/s ({} in {:.1} s, {} unreadable)\n  \
+         a worker takes {} for an image{}\n  {} resident at the start, {} at the end, {} at most\n\
+         operations, each by itself on one thread, for an image with all its views (mean of {}):\n",
+        source.describe(),
+        config.batch_size,
+        config.views.local_crops,
+        output::count(config.workers, "worker"),
+        loaded.images_per_second(),
+        loaded.images_per_second() * config.views.count() as f64,
+        output::count(loaded.images, "image"),
+        loaded.seconds,
+        loaded.bad,
+        milliseconds(loaded.worker_microseconds(config)),
+        processor.map_or(String::new(), |time| format!(", {} of it on a processor", milliseconds(time))),
+        bytes(loaded.resident.first().copied().unwrap_or(0)),
+        bytes(loaded.resident.last().copied().unwrap_or(0)),
+        bytes(loaded.peak),
+        cost.images,
+    );
+    let total = cost.operations.total();
+    for operation in Operation::ALL {
+        let seconds = cost.operations.of(operation);
+        let share = 100.0 * seconds / total;
+        text += &format!("  {:<12}{:>9.1} us{share:>7.1} %\n", operation.name(), 1e6 * seconds);
+    }
+    text + &format!("  {:<12}{:>9.1} us", "all", 1e6 * total)
+}

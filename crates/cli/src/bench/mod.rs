@@ -1,0 +1,6 @@
+//! `bench`: how fast this machine is. One file a benchmark.
+
+pub mod data;
+mod operations;
+pub mod step;
+mod usage;

@@ -1,0 +1,219 @@
+//! `bench step`: how fast a training step is, on random pixels that are made before the clock starts.
+
+use std::time::{Duration, Instant};
+
+use data::{IMAGENET_MEAN, IMAGENET_STD};
+use model::{Arch, DropPath, HeadConfig, VitConfig};
+use random::{Key, Purpose};
+use serde_json::json;
+use ssl::learner::{LearnError, Learner, LearnerOptions};
+use ssl::loss::LossOptions;
+use ssl::optimizer::OptimizerOptions;
+use ssl::recipe::{Centering, Prototypes};
+use ssl::schedule::StepValues;
+use tensor::Device;
+use tensor::ops::{self, AdamW, Affine, PixelData, Pixels};
+
+use super::usage;
+use crate::args::BenchStepArgs;
+use crate::error::CliError;
+use crate::output;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct StepBench {
+    /// The backbone.
+    pub arch: Arch,
+    /// Side of a patch.
+    pub patch_size: usize,
+    /// Images of a step.
+    pub batch_size: usize,
+    /// Local crops of each image.
+    pub local_crops: usize,
+    /// K.
+    pub out_dim: usize,
+    /// Timed steps, after two that are not.
+    pub steps: usize,
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct StepFigures {
+    /// Images per second at the median step.
+    pub images_per_second: f64,
+    /// Median step in milliseconds.
+    pub step_ms: f64,
+    /// Floating-point operations of a step as published FLOP counts have them, and the rate that makes.
+    pub gflop_per_step: f64,
+    /// Achieved GFLOP/s.
+    pub gflops: f64,
+    /// The most memory that the process held.
+    pub peak_memory_bytes: u64,
+    /// Loss of the last step, to show that it trained.
+    pub loss: f64,
+}
+
+/// Side of the matrices whose product says what the machine can do.
+const GEMM_SIDE: usize = 1024;
+/// How long it is measured.
+const GEMM_TIME: Duration = Duration::from_millis(300);
+
+/// Measures and prints.
+pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
+    let device = args.device.open()?;
+    let bench = StepBench {
+        arch: args.arch,
+        patch_size: args.patch_size as usize,
+        batch_size: args.batch_size as usize,
+        local_crops: args.local_crops as usize,
+        out_dim: args.out_dim as usize,
+        steps: args.steps as usize,
+    };
+    let gemm_gflops = gemm_gflops(&device);
+    let figures = step(&device, &bench)?;
+    let mfu = figures.gflops / gemm_gflops;
+    if args.json {
+        let object = json!({
+            "images_per_second": figures.images_per_second, "step_ms": figures.step_ms, "mfu": mfu,
+            "peak_memory_bytes": figures.peak_memory_bytes, "gflops": figures.gflops,
+            "gflop_per_step": figures.gflop_per_step, "gemm_gflops": gemm_gflops, "loss": figures.loss,
+            "device": device.describe(), "threads": device.threads(), "arch": bench.arch.name(),
+            "patch_size": bench.patch_size, "batch_size": bench.batch_size, "local_crops": bench.local_crops,
+            "out_dim": bench.out_dim, "steps": bench.steps,
+        });
+        return output::result(&object.to_string());
+    }
+    output::result(&format!(
+        "{}/{}, batch {}, 2 + {} crops, K {}, on {}\n  {:.2} images/s, {:.0} ms a step (median of {})\n  \
+         {:.0} GFLOP/s, {:.0} % of the {:.0} GFLOP/s of a matrix product here\n  {} peak memory",
+        bench.arch,
+        bench.patch_size,
+        bench.batch_size,
+        bench.local_crops,
+        bench.out_dim,
+        device.describe(),
+        figures.images_per_second,
+        figures.step_ms,
+        bench.steps,
+        figures.gflops,
+        100.0 * mfu,
+        gemm_gflops,
+        output::bytes(figures.peak_memory_bytes),
+    ))
+}
+
+/// The rate of an f32 matrix product on this device, the best of several: the limit for what is made of such products.
+pub fn gemm_gflops(device: &Device) -> f64 {
+    let x = device.from_f32(&[GEMM_SIDE, GEMM_SIDE], &vec![0.5; GEMM_SIDE * GEMM_SIDE]);
+    let bias = device.zeros(&[GEMM_SIDE]);
+    let flop = 2.0 * (GEMM_SIDE as f64).powi(3);
+    let (start, mut best) = (Instant::now(), f64::INFINITY);
+    while start.elapsed() < GEMM_TIME || best.is_infinite() {
+        let one = Instant::now();
+        drop(ops::linear(&x, &Affine::new(&x, &bias)));
+        best = best.min(one.elapsed().as_secs_f64());
+    }
+    flop / best / 1e9
+}
+
+const GLOBAL: usize = 224;
+const LOCAL: usize = 96;
+
+/// Runs the steps.
+pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnError> {
+    let vit = VitConfig::new(bench.arch, bench.patch_size, (GLOBAL, GLOBAL), 3)?;
+    let head = HeadConfig {
+        inputs: vit.dim,
+        hidden: 2048,
+        bottleneck: 256,
+        prototypes: bench.out_dim,
+        layers: 3,
+        batch_norm: false,
+    };
+    let flop = step_flops(&vit, &head, bench);
+    let depth = vit.depth;
+    let mut learner = Learner::new(
+        device,
+        LearnerOptions {
+            vit,
+            head,
+            loss: LossOptions {
+                prototypes: Prototypes::Vmf,
+                centering: Centering::Probability,
+                student_temperature: 0.1,
+                center_momentum: 0.9,
+                center_floor: None,
+            },
+            optimizer: OptimizerOptions {
+                adam: AdamW::default(),
+                clip: 3.0,
+                train_magnitude: true,
+                decay_magnitude: true,
+            },
+            seed: 0,
+        },
+    )?;
+    let values = StepValues {
+        epoch: 1,
+        lr: 1e-4,
+        weight_decay: 0.04,
+        momentum: 0.996,
+        teacher_temperature: 0.04,
+        last_layer_frozen: false,
+    };
+    let globals = noise(0, 2 * bench.batch_size * GLOBAL * GLOBAL * 3);
+    let locals = noise(1, bench.local_crops * bench.batch_size * LOCAL * LOCAL * 3);
+    let group = |count, side, pixels| Pixels {
+        count,
+        height: side,
+        width: side,
+        channels: 3,
+        data: PixelData::Bytes { pixels, mean: &IMAGENET_MEAN, deviation: &IMAGENET_STD },
+    };
+    let mut views = vec![group(2 * bench.batch_size, GLOBAL, &globals[..])];
+    if bench.local_crops > 0 {
+        views.push(group(bench.local_crops * bench.batch_size, LOCAL, &locals[..]));
+    }
+    let segments = (2 + bench.local_crops) * bench.batch_size;
+    let mut times = Vec::with_capacity(bench.steps);
+    let mut loss = f64::NAN;
+    for i in 0..bench.steps + 2 {
+        let start = Instant::now();
+        let keys = (0..segments).map(|s| Key::new(0, Purpose::DropPath).epoch(i as u64).sample(s as u64));
+        let drop_path = DropPath::draw(0.1, depth, keys);
+        loss = learner.step(&views, bench.batch_size, Some(&drop_path), &values)?.loss.loss;
+        if i >= 2 {
+            times.push(start.elapsed().as_secs_f64());
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    let median = times[times.len() / 2];
+    Ok(StepFigures {
+        images_per_second: bench.batch_size as f64 / median,
+        step_ms: median * 1e3,
+        gflop_per_step: flop / 1e9,
+        gflops: flop / median / 1e9,
+        peak_memory_bytes: usage::peak_memory(),
+        loss,
+    })
+}
+
+/// Student three times its forward pass, teacher once, with nothing left out: the count that other programs publish.
+fn step_flops(vit: &VitConfig, head: &HeadConfig, bench: &StepBench) -> f64 {
+    let globals = 2.0 * vit.forward_flops((GLOBAL, GLOBAL));
+    let locals = bench.local_crops as f64 * vit.forward_flops((LOCAL, LOCAL));
+    let (hidden, p) = (head.hidden as f64, head.bottleneck as f64);
+    let row = 2.0 * (head.inputs as f64 * hidden + hidden * hidden + hidden * p + p * head.prototypes as f64);
+    let student = globals + locals + (2 + bench.local_crops) as f64 * row;
+    bench.batch_size as f64 * (3.0 * student + globals + 2.0 * row)
+}
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut stream = Key::new(seed, Purpose::Bench).stream();
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend_from_slice(&stream.bits().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}

@@ -1,0 +1,46 @@
+//! From flags to data and recipe. Every command that speaks of a run's recipe reads it here, so that the same
+//! flags mean the same run.
+
+use std::sync::Arc;
+
+use data::{Source, Split};
+use ssl::recipe::{RawRecipe, Recipe};
+
+use crate::args::RecipeArgs;
+use crate::error::CliError;
+use crate::images;
+
+/// The recipe of the built-in data: a run of minutes, where the rules for other data are made for hours.
+const BUILT_IN: &str = include_str!("../../../recipes/synthetic.toml");
+
+impl RecipeArgs {
+    /// The training images, and the recipe with everything that was not asked for derived from them.
+    pub fn open(&self, threads: Option<usize>) -> Result<(Arc<dyn Source>, Recipe), CliError> {
+        // Before the data is looked at, so that a typing error costs no time.
+        let asked = self.asked(threads)?;
+        let train = images::open(&self.data, Split::Train)?;
+        let facts = images::facts(&*train, asked.channels())?;
+        let recipe = asked.resolve(&facts)?;
+        Ok((train, recipe))
+    }
+
+    /// What was asked for: the recipe file (for the built-in data, its own), above it `--set`, above that the flags.
+    /// `threads` is what was said about the machine; it is below all of them.
+    fn asked(&self, threads: Option<usize>) -> Result<RawRecipe, CliError> {
+        let mut machine = RawRecipe::default();
+        if let Some(threads) = threads {
+            machine.set_text("workers", &threads.to_string(), "--threads or RAYON_NUM_THREADS")?;
+        }
+        let file = match &self.recipe {
+            Some(path) => RawRecipe::from_file(path)?,
+            None if self.data == "synthetic" || self.data.starts_with("synthetic:seed=") => {
+                RawRecipe::from_toml(BUILT_IN, "recipes/synthetic.toml")?
+            }
+            None => RawRecipe::default(),
+        };
+        let (mut set, mut flags) = (RawRecipe::default(), RawRecipe::default());
+        self.set.iter().try_for_each(|assignment| set.set_assignment(assignment))?;
+        self.keys.given().try_for_each(|(key, text, flag)| flags.set_text(key, text, flag))?;
+        Ok(machine.overlaid_by(file).overlaid_by(set).overlaid_by(flags))
+    }
+}

@@ -1,0 +1,188 @@
+//! Why a source or an image cannot be read. A message names the thing, and the way out.
+
+use super::{cache, folder_index, thousands};
+use crate::decode::{self, DecodeError};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why an image could not be read. The message starts with the image's name.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// The file system refused.
+    #[error("{name}: {}", self.reason())]
+    Io {
+        /// The image.
+        name: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is larger than any sensible image.
+    #[error("{name}: {}", self.reason())]
+    FileTooLarge {
+        /// The image.
+        name: String,
+        /// [`decode::DecodeLimits::file_bytes`].
+        limit: u64,
+    },
+    /// The bytes are not an image we can use.
+    #[error("{name}: {}", self.reason())]
+    Decode {
+        /// The image.
+        name: String,
+        /// What is wrong with them.
+        source: DecodeError,
+    },
+    /// There is no such image.
+    #[error("there is no image {index}: the source holds {len}")]
+    NoSuchImage {
+        /// The number asked for.
+        index: usize,
+        /// Images there are.
+        len: usize,
+    },
+}
+
+impl ReadError {
+    /// The message without the name of the image.
+    pub fn reason(&self) -> String {
+        match self {
+            ReadError::Io { source, .. } => source.to_string(),
+            ReadError::FileTooLarge { limit, .. } => format!("the file is larger than the limit of {limit} bytes"),
+            ReadError::Decode { source, .. } => source.to_string(),
+            ReadError::NoSuchImage { .. } => self.to_string(),
+        }
+    }
+}
+
+/// Why a source could not be opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// Nothing there.
+    #[error("{}: no such file or folder. {SOURCES}", path.display())]
+    Missing {
+        /// What was asked for.
+        path: PathBuf,
+    },
+    /// Something there, but not a folder.
+    #[error("{}: not a folder. Give the folder that holds the images", path.display())]
+    NotAFolder {
+        /// What was asked for.
+        path: PathBuf,
+    },
+    /// A file of a kind we do not know.
+    #[error("{}: not a file that images can be read from: it starts with {start:02x?}. {SOURCES}", path.display())]
+    UnknownFile {
+        /// The file.
+        path: PathBuf,
+        /// Its first bytes.
+        start: Vec<u8>,
+    },
+    /// A folder that can be understood in two ways.
+    #[error(
+        "{}: holds {first} and {second}. Name the one you mean: a file, a pattern such as {}, or a folder with \
+         only one kind",
+        path.display(), path.join("*.tar").display()
+    )]
+    Mixed {
+        /// The folder.
+        path: PathBuf,
+        /// One kind, with an example.
+        first: String,
+        /// Another.
+        second: String,
+    },
+    /// A folder without images.
+    #[error(
+        "{}: no images in it or below. Looked for .{}; saw {others} other file(s){}",
+        path.display(), decode::EXTENSIONS.join(", ."), example(.first_other)
+    )]
+    NoImages {
+        /// The folder.
+        path: PathBuf,
+        /// Files that are not images by their name.
+        others: usize,
+        /// One of them.
+        first_other: Option<String>,
+    },
+    /// Held-out images wanted where there are none.
+    #[error("{}: has no held-out images: {}", path.display(), no_test(path))]
+    NoTestSplit {
+        /// The folder or the files.
+        path: PathBuf,
+    },
+    /// The file system refused.
+    #[error("{}: cannot be read: {source}", path.display())]
+    Io {
+        /// The file or the folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Something is wrong with what a file holds.
+    #[error("{}: {problem}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and the way out.
+        problem: String,
+    },
+    /// Data that has to be unpacked once, and no place for it.
+    #[error(
+        "{}: cannot unpack into this cache folder: {source}, after {} bytes{}. Make room there, or set {} to a folder \
+         on another disk",
+        folder.display(), thousands(*.written as usize), need(.needed), cache::VARIABLE
+    )]
+    Cache {
+        /// The cache folder.
+        folder: PathBuf,
+        /// Bytes written until then.
+        written: u64,
+        /// Bytes needed in all, where that is known.
+        needed: Option<u64>,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// More images than can be numbered.
+    #[error("{}: {count} images are more than the {} that one source can hold", path.display(), u32::MAX)]
+    TooMany {
+        /// The folder.
+        path: PathBuf,
+        /// Images seen.
+        count: usize,
+    },
+    /// `synthetic:...` with something we do not know.
+    #[error("`{spec}`: {problem}. Write for example synthetic:train=4000,test=1000,size=48,seed=0")]
+    Synthetic {
+        /// What was asked for.
+        spec: String,
+        /// The part that is wrong.
+        problem: String,
+    },
+}
+
+/// What a source can be.
+const SOURCES: &str = "Give a folder of images (sub-folders are searched); tar or parquet files (also as a pattern: \
+                       shard-{000..009}.tar, *.parquet); a folder of CIFAR, IDX, tar or parquet files; a text file \
+                       that lists images; or `synthetic` for made-up data";
+
+fn no_test(path: &Path) -> String {
+    if !path.is_dir() {
+        let example = "a folder with files named after their part (train-000.tar, val-000.tar)";
+        return format!("files that are named are all for training. Give {example}, or the held-out files themselves");
+    }
+    let folders = folder_index::TEST_FOLDERS.join(" or ");
+    let (val, train) = (path.join("val"), path.join("train"));
+    format!(
+        "no sub-folder and no file named {folders}. Put them in {}, next to {}, or give their folder itself",
+        val.display(),
+        train.display()
+    )
+}
+
+fn need(bytes: &Option<u64>) -> String {
+    bytes.map_or(String::new(), |bytes| format!(" of about {}", thousands(bytes as usize)))
+}
+
+fn example(name: &Option<String>) -> String {
+    name.as_ref().map_or(String::new(), |name| format!(", such as {name}"))
+}

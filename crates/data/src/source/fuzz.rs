@@ -1,0 +1,57 @@
+//! Parsers of untrusted bytes, for a fuzzer to call. Each has to come back, whatever the bytes are, without a panic and
+//! without taking much more memory than they have.
+
+use super::{SyntheticSettings, cache, cifar, idx, list, parquet, pattern, tar};
+use crate::decode::{self, DecodeLimits};
+
+/// A tar archive, as it is and with the checksums of headers put right, which chance would hardly ever do.
+pub fn tar(bytes: &[u8]) {
+    tar::index_bytes(bytes);
+    let mut repaired = bytes.to_vec();
+    repaired.chunks_exact_mut(512).filter(|block| block.iter().any(|&byte| byte != 0)).for_each(|block| {
+        block[148..156].fill(b' ');
+        let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+        block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    });
+    tar::index_bytes(&repaired);
+}
+
+/// A text list.
+pub fn list(bytes: &[u8]) {
+    list::parse_anything(bytes);
+}
+
+/// An IDX file.
+pub fn idx(bytes: &[u8]) {
+    idx::index_bytes(bytes);
+}
+
+/// A CIFAR file.
+pub fn cifar(bytes: &[u8]) {
+    cifar::index_bytes(bytes);
+}
+
+/// A parquet file.
+pub fn parquet(bytes: &[u8]) {
+    parquet::index_bytes(bytes);
+}
+
+/// An index that was kept in the cache folder.
+pub fn cache(bytes: &[u8]) {
+    cache::read_bytes(bytes);
+}
+
+/// A pattern that stands for several files.
+pub fn pattern(bytes: &[u8]) {
+    pattern::read_text(&String::from_utf8_lossy(bytes));
+}
+
+/// An image file.
+pub fn image(bytes: &[u8]) {
+    _ = decode::decode(bytes, &DecodeLimits { pixels: 1 << 20, memory: 64 << 20, file_bytes: 1 << 20 });
+}
+
+/// The settings of made-up images.
+pub fn synthetic(bytes: &[u8]) {
+    _ = SyntheticSettings::parse(&String::from_utf8_lossy(bytes), 0);
+}

@@ -1,0 +1,184 @@
+//! Which files of images a folder holds, apart from plain image files, and how they are split.
+
+use super::folder_index::TEST_FOLDERS;
+use super::formats::Format;
+use super::{OpenError, Split};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders that the usual archives unpack to.
+const CIFAR_FOLDERS: [&str; 2] = ["cifar-10-batches-bin", "cifar-100-binary"];
+
+/// Files of one format.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub format: Format,
+    pub train: Vec<PathBuf>,
+    /// Empty where nothing is held out.
+    pub test: Vec<PathBuf>,
+    /// The file of class names, for CIFAR.
+    pub class_names: Option<PathBuf>,
+    /// Files that neither part uses.
+    pub unused: Vec<PathBuf>,
+}
+
+impl Held {
+    fn new(format: Format) -> Self {
+        Self { format, train: Vec::new(), test: Vec::new(), class_names: None, unused: Vec::new() }
+    }
+
+    /// Files that the user named, all for training.
+    pub(super) fn of_files(format: Format, files: Vec<PathBuf>) -> Self {
+        let class_names = files.first().and_then(|file| cifar_names(file, format));
+        Self { train: files, class_names, ..Self::new(format) }
+    }
+
+    /// The files of a part, and those of the other.
+    pub(super) fn parts(&self, split: Split) -> (&[PathBuf], &[PathBuf]) {
+        match split {
+            Split::Train => (&self.train, &self.test),
+            Split::Test => (&self.test, &self.train),
+        }
+    }
+
+    /// Some file, to name in a message.
+    pub(super) fn example(&self) -> Option<&PathBuf> {
+        self.train.first().or(self.test.first())
+    }
+}
+
+/// Looks for files of all formats, directly in a folder and where their usual archives put them.
+pub(super) fn look(root: &Path) -> Result<Vec<Held>, OpenError> {
+    let names = visible_files(root)?;
+    let mut held = Vec::new();
+    held.extend(idx(root, &names));
+    for folder in std::iter::once(root.to_path_buf()).chain(CIFAR_FOLDERS.map(|folder| root.join(folder))) {
+        let inside = if folder == root { names.clone() } else { if_there(&folder)? };
+        held.extend(cifar10(&folder, &inside)?);
+        held.extend(cifar100(&folder, &inside));
+    }
+    // Relative paths of archives, here and in the folders that name a part.
+    let mut archives: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+    for folder in ["data", "train"].iter().chain(&TEST_FOLDERS) {
+        archives.extend(if_there(&root.join(folder))?.iter().map(|name| Path::new(folder).join(name)));
+    }
+    for (format, endings) in [(Format::Parquet, &[".parquet"][..]), (Format::Tar, &[".tar", ".tar.gz", ".tgz"][..])] {
+        let ends = |path: &&PathBuf| has_ending(&path.to_string_lossy(), endings);
+        let files: Vec<&PathBuf> = archives.iter().filter(ends).collect();
+        if !files.is_empty() {
+            held.push(by_split_words(format, root, &files));
+        }
+    }
+    Ok(held)
+}
+
+/// Names of visible files that can be of a format.
+fn visible_files(folder: &Path) -> Result<BTreeSet<String>, OpenError> {
+    let refused = |source| OpenError::Io { path: folder.to_path_buf(), source };
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(folder).map_err(refused)? {
+        let entry = entry.map_err(refused)?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let interesting = [".parquet", ".tar", "gz", ".bin", "-ubyte", ".txt"];
+        if !name.starts_with('.') && has_ending(&name, &interesting) && entry.path().is_file() {
+            names.insert(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Whether a name ends in one of these, in capitals or not.
+fn has_ending(name: &str, endings: &[&str]) -> bool {
+    let last = |count: usize| name.len().checked_sub(count).map(|start| &name.as_bytes()[start..]);
+    endings.iter().any(|ending| last(ending.len()).is_some_and(|end| end.eq_ignore_ascii_case(ending.as_bytes())))
+}
+
+fn if_there(folder: &Path) -> Result<BTreeSet<String>, OpenError> {
+    if folder.is_dir() { visible_files(folder) } else { Ok(BTreeSet::new()) }
+}
+
+/// The images of a part in IDX files, under the names that MNIST and its relatives have.
+fn idx(root: &Path, names: &BTreeSet<String>) -> Option<Held> {
+    let find = |parts: &[&str]| {
+        let spellings = |part: &str| {
+            ["-idx3-ubyte", ".idx3-ubyte", "-idx3-ubyte.gz", ".idx3-ubyte.gz"].map(|end| format!("{part}-images{end}"))
+        };
+        parts.iter().flat_map(|part| spellings(part)).find(|name| names.contains(name)).map(|name| root.join(name))
+    };
+    let held = Held {
+        train: find(&["train"]).into_iter().collect(),
+        test: find(&["t10k", "test"]).into_iter().collect(),
+        ..Held::new(Format::Idx)
+    };
+    held.example().is_some().then_some(held)
+}
+
+/// The labels that belong to a file of IDX images, where they are there.
+pub(super) fn idx_labels(images: &Path) -> Option<PathBuf> {
+    let name = images.file_name()?.to_str().filter(|name| name.contains("images"))?;
+    let labels = images.with_file_name(name.replacen("images", "labels", 1).replacen("idx3", "idx1", 1));
+    let packed = labels.extension().is_some_and(|extension| extension == "gz");
+    let other = if packed { labels.with_extension("") } else { PathBuf::from(format!("{}.gz", labels.display())) };
+    [labels, other].into_iter().find(|path| path.is_file())
+}
+
+fn cifar10(folder: &Path, names: &BTreeSet<String>) -> Result<Option<Held>, OpenError> {
+    let number = |name: &String| name.strip_prefix("data_batch_")?.strip_suffix(".bin")?.parse::<u32>().ok();
+    let last = names.iter().filter_map(number).max().unwrap_or(0);
+    let batch = |i: u32| format!("data_batch_{i}.bin");
+    // No more batches than files, so that a name with a large number does not lead far.
+    if let Some(missing) = (1..=last).take(names.len() + 1).map(batch).find(|name| !names.contains(name)) {
+        let problem = format!("{missing} is missing among the CIFAR-10 batches");
+        return Err(OpenError::Format { path: folder.to_path_buf(), problem });
+    }
+    let mut held = Held::new(Format::Cifar10);
+    held.train = (1..=last).map(|i| folder.join(batch(i))).collect();
+    held.test = names.get("test_batch.bin").map(|name| folder.join(name)).into_iter().collect();
+    held.class_names = names.get("batches.meta.txt").map(|name| folder.join(name));
+    Ok(held.example().is_some().then_some(held))
+}
+
+fn cifar100(folder: &Path, names: &BTreeSet<String>) -> Option<Held> {
+    let class_names = folder.join(names.get("fine_label_names.txt")?);
+    let file = |name: &str| names.get(name).map(|name| folder.join(name)).into_iter().collect();
+    let (train, test) = (file("train.bin"), file("test.bin"));
+    let held = Held { train, test, class_names: Some(class_names), ..Held::new(Format::Cifar100) };
+    held.example().is_some().then_some(held)
+}
+
+/// The file of class names that lies beside a CIFAR file.
+fn cifar_names(file: &Path, format: Format) -> Option<PathBuf> {
+    let name = match format {
+        Format::Cifar10 => "batches.meta.txt",
+        Format::Cifar100 => "fine_label_names.txt",
+        _ => return None,
+    };
+    Some(file.with_file_name(name)).filter(|path| path.is_file())
+}
+
+/// Splits files by a word in their relative paths: `train-000.tar`, `imagenet-val-03.tar`, `data/test.parquet`. Without
+/// `train` among them, all are for training.
+fn by_split_words(format: Format, root: &Path, files: &[&PathBuf]) -> Held {
+    let part = |word: &str| ["train"].into_iter().chain(TEST_FOLDERS).find(|part| *part == word);
+    let word = |file: &PathBuf| {
+        let text = file.to_string_lossy().to_ascii_lowercase();
+        text.split(|c: char| !c.is_ascii_alphabetic()).find_map(part)
+    };
+    let mut held = Held::new(format);
+    let words: Vec<Option<&str>> = files.iter().map(|file| word(file)).collect();
+    let path = |i: usize| root.join(files[i]);
+    if !words.contains(&Some("train")) {
+        held.train = (0..files.len()).map(path).collect();
+        return held;
+    }
+    let test = TEST_FOLDERS.into_iter().find(|test| words.contains(&Some(test)));
+    for (i, word) in words.into_iter().enumerate() {
+        match word {
+            Some("train") => held.train.push(path(i)),
+            Some(_) if word == test => held.test.push(path(i)),
+            _ => held.unused.push(path(i)),
+        }
+    }
+    held
+}

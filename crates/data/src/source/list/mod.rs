@@ -1,0 +1,143 @@
+//! A text file that lists images: one path a line, with or without a label.
+//!
+//! Labels stand after a TAB, in a column of a CSV, or, as class numbers, after a space. Which it is holds for the whole
+//! file. Empty lines and lines that start with `#` are passed over. Relative paths start at the folder of the list. A
+//! file that is not there is a bad sample like any other; only if none of the first few is, the list itself is wrong.
+
+mod parse;
+
+use super::{Fingerprint, OpenError, ReadError, Source, Stored, files, printable, thousands};
+use crate::decode::DecodeLimits;
+use parse::Parsed;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// File name extensions of lists.
+pub(super) const EXTENSIONS: [&str; 5] = ["txt", "csv", "tsv", "lst", "list"];
+
+/// A text of this size is no list of images.
+const TEXT_BYTES: u64 = 4 << 30;
+
+/// Files that are looked for when a list is opened.
+const TRIED: usize = 20;
+
+/// The images of a list.
+pub(super) struct ListSource {
+    list: PathBuf,
+    /// What relative paths start at.
+    folder: PathBuf,
+    parsed: Parsed,
+    fingerprint: OnceLock<u64>,
+}
+
+impl ListSource {
+    /// Reads a list.
+    pub(super) fn open(list: &Path) -> Result<Self, OpenError> {
+        let problem = |problem: String| OpenError::Format { path: list.to_path_buf(), problem };
+        let mut bytes = Vec::new();
+        let read = File::open(list).and_then(|file| file.take(TEXT_BYTES + 1).read_to_end(&mut bytes));
+        read.map_err(|source| OpenError::Io { path: list.to_path_buf(), source })?;
+        if bytes.len() as u64 > TEXT_BYTES {
+            return Err(problem(format!("is larger than {} bytes: no list of images", thousands(TEXT_BYTES as usize))));
+        }
+        let extension = list.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+        let parsed = parse_bytes(&bytes, &extension).map_err(problem)?;
+        drop(bytes);
+        let count = parsed.paths.len();
+        if count == 0 {
+            return Err(problem(
+                "lists no images. Write one path a line, with a label after it if you like".to_owned(),
+            ));
+        }
+        if count > u32::MAX as usize {
+            return Err(OpenError::TooMany { path: list.to_path_buf(), count });
+        }
+        let folder = list.parent().map(Path::to_path_buf).unwrap_or_default();
+        let source = Self { list: list.to_path_buf(), folder, parsed, fingerprint: OnceLock::new() };
+        if !(0..count.min(TRIED)).any(|index| source.path(index).exists()) {
+            let tried = source.path(0);
+            return Err(problem(format!(
+                "none of its first {} image(s) is there; looked for {}. Relative paths start at the folder of the list",
+                count.min(TRIED),
+                printable(&tried.to_string_lossy())
+            )));
+        }
+        Ok(source)
+    }
+
+    fn path(&self, index: usize) -> PathBuf {
+        self.folder.join(self.parsed.paths.get(index).unwrap_or_default())
+    }
+}
+
+/// Reads the bytes of a list.
+fn parse_bytes(bytes: &[u8], extension: &str) -> Result<Parsed, String> {
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return Err("is text in UTF-16. Save it as UTF-8".to_owned());
+    }
+    if bytes.contains(&0) {
+        return Err("is not a text, although its name says so".to_owned());
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let line = bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count() + 1;
+        format!("line {line} is not UTF-8. Save the list as UTF-8")
+    })?;
+    parse::parse(text, extension)
+}
+
+/// Parses bytes as a list of each kind. For fuzzing.
+pub(super) fn parse_anything(bytes: &[u8]) {
+    for extension in ["txt", "csv", "tsv"] {
+        _ = parse_bytes(bytes, extension);
+    }
+}
+
+impl Source for ListSource {
+    fn len(&self) -> usize {
+        self.parsed.paths.len()
+    }
+
+    fn fetch(&self, index: usize, limits: &DecodeLimits, bytes: &mut Vec<u8>) -> Result<Stored, ReadError> {
+        if index >= self.len() {
+            return Err(ReadError::NoSuchImage { index, len: self.len() });
+        }
+        files::read(&self.path(index), || self.name(index), limits, bytes)
+    }
+
+    fn label(&self, index: usize) -> Option<u32> {
+        self.parsed.labels.get(index).copied()
+    }
+
+    fn class_names(&self) -> &[String] {
+        &self.parsed.class_names
+    }
+
+    fn name(&self, index: usize) -> String {
+        self.parsed.paths.get(index).map_or_else(|| format!("#{index}"), |path| printable(path).into_owned())
+    }
+
+    fn describe(&self) -> String {
+        let classes = match self.parsed.class_names.len() {
+            0 => String::new(),
+            n => format!(" in {} classes", thousands(n)),
+        };
+        format!("{}: {} images{classes}", self.list.display(), thousands(self.len()))
+    }
+
+    fn fingerprint(&self) -> u64 {
+        *self.fingerprint.get_or_init(|| {
+            let mut hash = Fingerprint::new();
+            for (index, size) in files::sizes(self.len(), |index| self.path(index)).into_iter().enumerate() {
+                hash.add_entry(self.parsed.paths.get(index).unwrap_or_default().as_bytes(), size, self.label(index));
+            }
+            self.parsed.class_names.iter().for_each(|name| hash.add(name.as_bytes()));
+            hash.finish()
+        })
+    }
+
+    fn remarks(&self) -> &[String] {
+        &self.parsed.remarks
+    }
+}

@@ -1,0 +1,185 @@
+//! The text of a list: which part of a line is the path, which the label.
+
+use super::super::ranges::{MAX_CLASSES, Names};
+use super::super::{folder_index::is_image, printable};
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
+
+/// Names of a column that holds paths, and of one that holds labels.
+const PATH_WORDS: [&str; 14] = [
+    "path",
+    "paths",
+    "file",
+    "files",
+    "filename",
+    "file_name",
+    "filepath",
+    "file_path",
+    "image",
+    "images",
+    "image_path",
+    "image_name",
+    "img",
+    "img_path",
+];
+const LABEL_WORDS: [&str; 9] =
+    ["label", "labels", "class", "class_name", "class_id", "target", "category", "category_id", "y"];
+
+/// What a list says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Parsed {
+    /// Paths, as written.
+    pub paths: Names,
+    /// One for each path, or none at all.
+    pub labels: Vec<u32>,
+    pub class_names: Vec<String>,
+    pub remarks: Vec<String>,
+}
+
+/// How the lines of a list are made. One way for all of them.
+#[derive(Debug, PartialEq, Eq)]
+enum Layout {
+    /// Nothing but a path.
+    Path,
+    /// A path, white space, and a class number.
+    PathNumber,
+    /// Fields between separators.
+    Columns { separator: char, path: usize, label: Option<usize>, heading: bool },
+}
+
+/// Reads a list. `extension` is that of its file, in lower case. An error is the problem, in words.
+pub(super) fn parse(text: &str, extension: &str) -> Result<Parsed, String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut parsed = Parsed::default();
+    let layout = layout(text, extension, &mut parsed.remarks);
+    let skipped = usize::from(matches!(layout, Layout::Columns { heading: true, .. }));
+    let mut labels = Names::default();
+    for (number, line) in lines(text).skip(skipped) {
+        let (path, label) = match &layout {
+            Layout::Path => (Cow::Borrowed(line), None),
+            Layout::PathNumber => {
+                let (path, number) = trailing_number(line).unwrap_or((line, ""));
+                (Cow::Borrowed(path), Some(Cow::Borrowed(number)))
+            }
+            &Layout::Columns { separator, path, label, .. } => {
+                let field = |column: usize| fields(line, separator).nth(column);
+                (field(path).unwrap_or_default(), label.map(|column| field(column).unwrap_or_default()))
+            }
+        };
+        if path.is_empty() {
+            return Err(format!("line {number} has no path: {}", printable(line)));
+        }
+        parsed.paths.push(&path);
+        if let Some(label) = label {
+            labels.push(&label);
+        }
+    }
+    if labels.len() > 0 {
+        (parsed.labels, parsed.class_names) = classes(&labels, &mut parsed.remarks);
+    }
+    Ok(parsed)
+}
+
+/// Lines that say something, numbered from 1 and trimmed.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let trimmed = text.lines().map(str::trim).zip(1..).map(|(line, number)| (number, line));
+    trimmed.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+fn layout(text: &str, extension: &str, remarks: &mut Vec<String>) -> Layout {
+    let all = |holds: &dyn Fn(&str) -> bool| lines(text).all(|(_, line)| holds(line));
+    let starts_with_image = |line: &str| line.split_once(',').is_some_and(|(path, _)| image(path));
+    let separator = match extension {
+        "csv" => ',',
+        "tsv" => '\t',
+        _ if all(&|line| line.contains('\t')) => '\t',
+        _ if all(&|line| trailing_number(line).is_some()) => return Layout::PathNumber,
+        _ if all(&starts_with_image) => ',',
+        _ => return Layout::Path,
+    };
+    let Some((_, first)) = lines(text).next() else { return Layout::Path };
+    let fields: Vec<String> = fields(first, separator).map(|field| field.to_lowercase()).collect();
+    let find = |words: &[&str]| fields.iter().position(|field| words.contains(&field.as_str()));
+    if let Some(path) = find(&PATH_WORDS).filter(|_| !fields.iter().any(|field| image(field))) {
+        let label = find(&LABEL_WORDS);
+        if label.is_none() && fields.len() > 1 {
+            let known = LABEL_WORDS.join(", ");
+            remarks.push(format!("no labels: no column of the list has one of the names {known}"));
+        }
+        return Layout::Columns { separator, path, label, heading: true };
+    }
+    let path = fields.iter().position(|field| image(field)).unwrap_or(0);
+    let label = (fields.len() == 2).then_some(1 - path.min(1));
+    if fields.len() > 2 {
+        let count = fields.len();
+        remarks.push(format!(
+            "no labels: the list has {count} columns and no heading. A first line such as path,label says which is \
+             which"
+        ));
+    }
+    Layout::Columns { separator, path, label, heading: false }
+}
+
+fn image(path: &str) -> bool {
+    is_image(OsStr::new(path))
+}
+
+/// Splits `a b.jpg 17` at its last white space.
+fn trailing_number(line: &str) -> Option<(&str, &str)> {
+    let (path, number) = line.rsplit_once(char::is_whitespace)?;
+    let digits = number.strip_prefix('-').unwrap_or(number);
+    (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then_some((path.trim_end(), number))
+}
+
+/// The fields of a line, trimmed. In quotes, a separator is a character like any other and `""` is a quote.
+fn fields(line: &str, separator: char) -> impl Iterator<Item = Cow<'_, str>> {
+    let mut rest = Some(line);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        if let Some(quoted) = text.trim_start().strip_prefix('"')
+            && let Some(end) = closing_quote(quoted)
+        {
+            rest = quoted[end + 1..].split_once(separator).map(|(_, rest)| rest);
+            let field = &quoted[..end];
+            return Some(if field.contains("\"\"") { Cow::Owned(field.replace("\"\"", "\"")) } else { field.into() });
+        }
+        let (field, after) = text.split_once(separator).map_or((text, None), |(field, rest)| (field, Some(rest)));
+        rest = after;
+        Some(field.trim().into())
+    })
+}
+
+/// Where a quoted field ends.
+fn closing_quote(text: &str) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let quote = from + text[from..].find('"')?;
+        if !text[quote + 1..].starts_with('"') {
+            return Some(quote);
+        }
+        from = quote + 2;
+    }
+}
+
+/// Class numbers where all labels are numbers, otherwise the sorted names.
+fn classes(labels: &Names, remarks: &mut Vec<String>) -> (Vec<u32>, Vec<String>) {
+    let missing = labels.iter().filter(|label| label.is_empty()).count();
+    if missing > 0 {
+        remarks.push(format!("labels are not used: {missing} of {} lines have none", labels.len()));
+        return (Vec::new(), Vec::new());
+    }
+    if labels.iter().all(|label| label.parse::<i128>().is_ok()) {
+        let number = |label: &str| label.parse().ok().filter(|&label| label < MAX_CLASSES);
+        let Some(numbers) = labels.iter().map(number).collect::<Option<Vec<u32>>>() else {
+            remarks.push(format!("labels are not used: class numbers go from 0 to {}", MAX_CLASSES - 1));
+            return (Vec::new(), Vec::new());
+        };
+        let classes = numbers.iter().max().map_or(0, |&largest| largest + 1);
+        return (numbers, (0..classes).map(|class| class.to_string()).collect());
+    }
+    let names: BTreeSet<&str> = labels.iter().collect();
+    let number: HashMap<&str, u32> = names.iter().copied().zip(0..).collect();
+    let numbers = labels.iter().filter_map(|label| number.get(label).copied()).collect();
+    (numbers, names.into_iter().map(|name| printable(name).into_owned()).collect())
+}

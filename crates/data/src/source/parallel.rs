@@ -1,0 +1,25 @@
+//! Many slow small things at once: on a network drive each look at a file costs a round trip.
+
+use std::sync::{Mutex, PoisonError};
+
+/// More threads than cores, because they mostly wait.
+const HELPERS: usize = 15;
+
+/// Calls `work` on every item and its number, `share` items at a time, with several threads where there are many.
+pub(super) fn for_each<T: Send>(items: &mut [T], share: usize, work: impl Fn(usize, &mut T) + Sync) {
+    let helpers = HELPERS.min(items.len().saturating_sub(1) / share.max(1));
+    let parts = Mutex::new(items.chunks_mut(share.max(1)).enumerate());
+    let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let run = || {
+        while let Some((part, items)) = next() {
+            items.iter_mut().enumerate().for_each(|(i, item)| work(part * share + i, item));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..helpers {
+            // A thread that the system refuses is only a helper less.
+            _ = std::thread::Builder::new().spawn_scoped(scope, run);
+        }
+        run();
+    });
+}

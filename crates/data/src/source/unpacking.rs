@@ -1,0 +1,144 @@
+//! Files that a parser unpacks into, in the cache folder.
+//!
+//! What has no cheap random access (gzip, parquet) is unpacked once into a plain file. It gets its name when the whole
+//! index is done; a build that fails, or is killed, leaves nothing that a later one would take for complete.
+
+use super::OpenError;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// A temporary file that nobody has written to for so long belongs to a process that is gone.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// Large writes: an unpacked data set is many gigabytes.
+const BUFFER: usize = 1 << 20;
+
+/// The files of one build.
+pub(super) struct Unpacking {
+    folder: PathBuf,
+    /// What the names of the files start with.
+    stem: String,
+    /// The part of it that all states of the same data share.
+    slot: String,
+    /// Files being written, by number.
+    temporary: Vec<PathBuf>,
+    needed: Option<u64>,
+    kept: bool,
+}
+
+impl Unpacking {
+    pub(super) fn new(folder: PathBuf, stem: String, slot: String) -> Self {
+        Self { folder, stem, slot, temporary: Vec::new(), needed: None, kept: false }
+    }
+
+    /// Says about how much space will be needed, for the message when it is not there.
+    pub(super) fn expect_bytes(&mut self, bytes: u64) {
+        self.needed = Some(bytes);
+    }
+
+    /// A new file to write to, and the path under which the table will find it. [`Unpacking::finish`] ends it.
+    pub(super) fn create(&mut self) -> Result<(BufWriter<File>, PathBuf), OpenError> {
+        let number = self.temporary.len();
+        if number == 0 {
+            fs::create_dir_all(&self.folder).map_err(|error| self.failed(error))?;
+            remove_abandoned(&self.folder);
+        }
+        let path = temporary_name(&self.path(number));
+        let create = File::options().read(true).write(true).create_new(true).open(&path);
+        let file = create.map_err(|error| self.failed(error))?;
+        self.temporary.push(path);
+        Ok((BufWriter::with_capacity(BUFFER, file), self.path(number)))
+    }
+
+    /// Ends a file: everything in it is on the disk, or this is an error. Returns it for reading.
+    pub(super) fn finish(&self, writer: BufWriter<File>) -> Result<File, OpenError> {
+        let file = writer.into_inner().map_err(io::IntoInnerError::into_error);
+        file.and_then(|file| file.sync_all().map(|()| file)).map_err(|error| self.failed(error))
+    }
+
+    /// The error to report when writing failed.
+    pub(super) fn failed(&self, source: io::Error) -> OpenError {
+        let written = self.temporary.iter().filter_map(|path| fs::metadata(path).ok()).map(|m| m.len()).sum();
+        OpenError::Cache { folder: self.folder.clone(), written, needed: self.needed, source }
+    }
+
+    /// The final path of file `number`.
+    pub(super) fn path(&self, number: usize) -> PathBuf {
+        self.folder.join(format!("{}-{number}.data", self.stem))
+    }
+
+    /// The final paths of all files.
+    pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        (0..self.temporary.len()).map(|number| self.path(number))
+    }
+
+    /// Gives the files their names and returns their sizes.
+    pub(super) fn keep(&mut self) -> Result<Vec<u64>, OpenError> {
+        let rename = |(number, from): (usize, &PathBuf)| {
+            let to = self.path(number);
+            fs::rename(from, &to).and_then(|()| Ok(fs::metadata(&to)?.len()))
+        };
+        let sizes = self.temporary.iter().enumerate().map(rename).collect::<io::Result<Vec<_>>>();
+        let sizes = sizes.map_err(|error| self.failed(error))?;
+        self.kept = true;
+        Ok(sizes)
+    }
+
+    /// Removes what was unpacked from the same data when it was in another state.
+    pub(super) fn remove_older(&self) {
+        let is_older = |name: &str| {
+            let ours = name.strip_prefix(&self.slot).is_some_and(|rest| rest.starts_with('-'));
+            ours && name.ends_with(".data") && !name.starts_with(&self.stem)
+        };
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_str().is_some_and(is_older) {
+                _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+impl Drop for Unpacking {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.temporary.iter().for_each(|path| _ = fs::remove_file(path));
+        }
+    }
+}
+
+/// Writes a file that is complete or not there.
+pub(super) fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let temporary = temporary_name(path);
+    let write = || {
+        let mut file = File::create_new(&temporary)?;
+        parts.iter().try_for_each(|part| file.write_all(part))?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write().inspect_err(|_| _ = fs::remove_file(&temporary))
+}
+
+/// A name that no other process and no other thread is using.
+fn temporary_name(path: &Path) -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    path.with_extension(format!("{}-{now:x}-{number}.tmp", std::process::id()))
+}
+
+/// Removes what processes that were killed had half written.
+fn remove_abandoned(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let age = entry.metadata().and_then(|about| about.modified()).ok().and_then(|time| time.elapsed().ok());
+        if age > Some(ABANDONED) && path.extension().is_some_and(|extension| extension == "tmp") {
+            _ = fs::remove_file(path);
+        }
+    }
+}

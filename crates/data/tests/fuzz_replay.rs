@@ -1,0 +1,111 @@
+//! What the fuzzer has found so far, once more: every input of fuzz/corpus, and changed ones.
+//!
+//! A panic fails the test. That the changes are the same each time is the point: this is a guard, not a search; the
+//! search is `tools/fuzz`.
+
+use data::source::fuzz;
+use random::{Key, Purpose, Stream};
+use std::path::Path;
+
+/// Changed inputs for every one in the corpus.
+const CHANGED: usize = 60;
+
+/// Changed inputs grow no longer than this.
+const LONGEST: usize = 16 << 10;
+
+/// Runs the corpus of a target.
+fn replay(target: &str, parse: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "{}: the corpus is empty", folder.display());
+    let inputs: Vec<Vec<u8>> = paths.iter().map(|path| std::fs::read(path).unwrap()).collect();
+    for (number, (path, input)) in paths.iter().zip(&inputs).enumerate() {
+        println!("{}", path.display());
+        parse(input);
+        let mut random = Key::new(0, Purpose::Bench).sample(number as u64).stream();
+        for _ in 0..CHANGED {
+            let other = &inputs[random.below(inputs.len() as u64) as usize];
+            let mut changed = input.clone();
+            (0..=random.below(4)).for_each(|_| change(&mut changed, other, &mut random));
+            parse(&changed);
+        }
+    }
+}
+
+/// Changes an input in one place.
+fn change(bytes: &mut Vec<u8>, other: &[u8], random: &mut Stream) {
+    let mut below = |n: usize| random.below(n.max(1) as u64) as usize;
+    let at = below(bytes.len() + 1);
+    let end = (at + 1 + below(16)).min(bytes.len());
+    match below(7) {
+        0 if at < bytes.len() => bytes[at] ^= 1 << below(8),
+        1 if at < bytes.len() => bytes[at] = [0, 1, 0x7f, 0x80, 0xff, b'0', b'{', b','][below(8)],
+        // Numbers as files have them, at their limits.
+        2 if at + 4 <= bytes.len() => {
+            let number = [0, 1, 0x7fff_ffff, 0x8000_0000, u32::MAX, 0x0100_0000][below(6)];
+            bytes[at..at + 4].copy_from_slice(&if below(2) == 0 {
+                u32::to_le_bytes(number)
+            } else {
+                u32::to_be_bytes(number)
+            });
+        }
+        3 => bytes.truncate(at),
+        4 => drop(bytes.drain(at..end)),
+        5 => {
+            let again = bytes[at..end].repeat(1 + below(4));
+            bytes.splice(at..at, again);
+        }
+        _ => {
+            let from = below(other.len());
+            bytes.splice(at..end, other[from..(from + 1 + below(64)).min(other.len())].iter().copied());
+        }
+    }
+    bytes.truncate(LONGEST);
+}
+
+#[test]
+fn tar_archives() {
+    replay("tar", fuzz::tar);
+}
+
+#[test]
+fn text_lists() {
+    replay("list", fuzz::list);
+}
+
+#[test]
+fn idx_files() {
+    replay("idx", fuzz::idx);
+}
+
+#[test]
+fn cifar_files() {
+    replay("cifar", fuzz::cifar);
+}
+
+#[test]
+fn parquet_files() {
+    replay("parquet", fuzz::parquet);
+}
+
+#[test]
+fn entries_of_the_cache() {
+    replay("cache", fuzz::cache);
+}
+
+#[test]
+fn patterns() {
+    replay("pattern", fuzz::pattern);
+}
+
+#[test]
+fn images() {
+    replay("image", fuzz::image);
+}
+
+#[test]
+fn synthetic_settings() {
+    replay("synthetic", fuzz::synthetic);
+}

@@ -1,0 +1,185 @@
+//! Text lists of images, as people and programs write them.
+
+mod support;
+
+use data::source::{fuzz, open_cached};
+use data::{OpenError, Source, Split};
+use std::sync::Arc;
+use support::TempFolder;
+
+const RED: [u8; 3] = [200, 10, 20];
+
+/// A folder with the images that the lists here name.
+fn images() -> TempFolder {
+    let folder = TempFolder::new();
+    for name in ["a.bmp", "b.bmp", "c d.bmp", "e,f.bmp", "quo\"te.bmp", "sub/g.bmp"] {
+        folder.write_image(name, RED);
+    }
+    folder
+}
+
+fn open_list(folder: &TempFolder, name: &str, text: impl AsRef<[u8]>) -> Result<Arc<dyn Source>, OpenError> {
+    folder.write(name, text.as_ref());
+    open_cached(folder.0.join(name).to_str().unwrap(), Split::Train, 0, &folder.0.join("cache"))
+}
+
+/// Names and class names, by image.
+fn said(source: &dyn Source) -> Vec<(String, String)> {
+    let class = |i| source.label(i).map_or(String::new(), |label| source.class_names()[label as usize].clone());
+    (0..source.len()).map(|i| (source.name(i), class(i))).collect()
+}
+
+fn expect(name: &str, text: &str, expected: &[(&str, &str)]) {
+    let folder = images();
+    let source = open_list(&folder, name, text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+    let expected: Vec<_> = expected.iter().map(|&(name, class)| (name.to_owned(), class.to_owned())).collect();
+    assert_eq!(said(&*source), expected, "{text:?}");
+    assert_eq!(source.read(0).unwrap().pixels[..3], RED);
+}
+
+fn problem(name: &str, text: impl AsRef<[u8]>) -> String {
+    match open_list(&images(), name, text) {
+        Ok(source) => panic!("opened: {:?}", said(&*source)),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_line_is_a_path_unless_all_lines_say_more() {
+    expect("x.txt", "a.bmp\nc d.bmp\nsub/g.bmp", &[("a.bmp", ""), ("c d.bmp", ""), ("sub/g.bmp", "")]);
+    expect("x.lst", "e,f.bmp\na.bmp", &[("e,f.bmp", ""), ("a.bmp", "")]);
+    // One line without a number: the others end in one by chance.
+    expect("x.txt", "a.bmp\nimage 7", &[("a.bmp", ""), ("image 7", "")]);
+}
+
+#[test]
+fn labels_stand_after_a_space_a_tab_or_a_comma() {
+    let both = [("a.bmp", "1"), ("c d.bmp", "0")];
+    expect("x.txt", "a.bmp 1\nc d.bmp   0\n", &both);
+    expect("x.txt", "a.bmp\t1\nc d.bmp\t0", &both);
+    expect("x.list", "a.bmp,1\nc d.bmp, 0", &both);
+    expect("x.csv", "a.bmp,1\nc d.bmp,0", &both);
+    expect("x.csv", "1,a.bmp\n0,c d.bmp", &both);
+    expect("x.tsv", "a.bmp\tbig dog\nb.bmp\tcat", &[("a.bmp", "big dog"), ("b.bmp", "cat")]);
+}
+
+#[test]
+fn comments_blank_lines_byte_order_marks_and_dos_line_ends_do_no_harm() {
+    expect("x.txt", "\u{feff}# images\r\n\r\na.bmp 0\r\n   \r\nb.bmp 1\r\n", &[("a.bmp", "0"), ("b.bmp", "1")]);
+}
+
+#[test]
+fn a_csv_may_have_a_heading_and_quotes() {
+    expect("x.csv", "id,Label,File_Name\n7,cat,a.bmp\n8,ant,b.bmp", &[("a.bmp", "cat"), ("b.bmp", "ant")]);
+    expect("x.csv", "path\na.bmp\nb.bmp", &[("a.bmp", ""), ("b.bmp", "")]);
+    let quoted = [("e,f.bmp", "a, b"), ("quo\"te.bmp", "c"), ("a.bmp", "")];
+    expect("x.csv", "path,label\n\"e,f.bmp\",\"a, b\"\n\"quo\"\"te.bmp\",c", &quoted[..2]);
+    // A quote that never closes is a character.
+    expect("x.csv", "a.bmp,\"x\nb.bmp,y", &[("a.bmp", "\"x"), ("b.bmp", "y")]);
+}
+
+#[test]
+fn columns_that_nobody_named_are_not_taken_for_labels() {
+    let folder = images();
+    for text in ["a.bmp,12,40,dog\nb.bmp,1,2,cat", "file_name,text\na.bmp,a photo\nb.bmp,another"] {
+        let source = open_list(&folder, "x.csv", text).unwrap();
+        assert_eq!((source.len(), source.label(0)), (2, None));
+        assert!(source.remarks()[0].starts_with("no labels: "), "{:?}", source.remarks());
+    }
+}
+
+#[test]
+fn class_numbers_keep_their_value_and_names_are_sorted() {
+    let folder = images();
+    let source = open_list(&folder, "x.txt", "a.bmp 7\nb.bmp 2").unwrap();
+    assert_eq!((source.label(0), source.label(1), source.class_names().len()), (Some(7), Some(2), 8));
+    let source = open_list(&folder, "x.csv", "a.bmp,zebra\nb.bmp,7").unwrap();
+    assert_eq!(source.class_names(), ["7", "zebra"]);
+    assert_eq!((source.label(0), source.label(1)), (Some(1), Some(0)));
+}
+
+#[test]
+fn labels_that_are_missing_negative_or_enormous_are_not_used_and_that_is_said() {
+    let folder = images();
+    for (text, why) in [
+        ("a.bmp,1\nb.bmp,", "1 of 2 lines have none"),
+        ("a.bmp,1\nb.bmp,-1", "class numbers go from 0 to 999999"),
+        ("a.bmp,1\nb.bmp,99999999999", "class numbers go from 0 to 999999"),
+    ] {
+        let source = open_list(&folder, "x.csv", text).unwrap();
+        assert!(source.class_names().is_empty() && source.label(0).is_none(), "{text}");
+        assert!(source.remarks()[0].contains(why), "{:?}", source.remarks());
+    }
+}
+
+#[test]
+fn a_missing_file_is_a_bad_sample_and_a_list_of_missing_files_is_an_error() {
+    let folder = images();
+    let source = open_list(&folder, "x.txt", "gone.bmp\na.bmp").unwrap();
+    let error = source.read(0).unwrap_err().to_string();
+    assert!(error.starts_with("gone.bmp: "), "{error}");
+    let message = problem("x.txt", "gone.bmp\nlost.bmp");
+    assert!(message.contains("none of its first 2 image(s)") && message.contains("gone.bmp"), "{message}");
+    assert!(message.contains("folder of the list"), "{message}");
+}
+
+#[test]
+fn paths_may_be_absolute() {
+    let folder = images();
+    let text = folder.0.join("a.bmp").display().to_string();
+    assert_eq!(open_list(&TempFolder::new(), "x.txt", text).unwrap().read(0).unwrap().pixels[..3], RED);
+}
+
+#[test]
+fn a_folder_in_the_list_is_a_bad_sample() {
+    let folder = images();
+    let source = open_list(&folder, "x.txt", "sub\na.bmp").unwrap();
+    assert!(source.read(0).unwrap_err().to_string().contains("not a file"));
+}
+
+#[test]
+fn what_is_no_list_says_so() {
+    assert!(problem("x.txt", "").contains("empty"));
+    assert!(problem("x.txt", "\n# nothing\n").contains("lists no images"));
+    assert!(problem("x.txt", b"a.bmp\nb\xff.bmp\n").contains("line 2 is not UTF-8"));
+    assert!(problem("x.txt", b"\xff\xfea\0.\0b\0m\0p\0").contains("UTF-16"));
+    assert!(problem("x.csv", b"a\0b").contains("not a text"));
+    assert!(problem("x.csv", "path,label\na.bmp,1\n,2").contains("line 3 has no path"));
+}
+
+#[test]
+fn a_list_is_all_for_training() {
+    let folder = images();
+    open_list(&folder, "x.txt", "a.bmp").unwrap();
+    let error = open_cached(folder.0.join("x.txt").to_str().unwrap(), Split::Test, 0, &folder.0).err().unwrap();
+    assert!(matches!(error, OpenError::NoTestSplit { .. }), "{error}");
+}
+
+#[test]
+fn a_fingerprint_changes_with_paths_sizes_and_labels() {
+    let folder = images();
+    let fingerprint = |text: &str| open_list(&folder, "x.txt", text).unwrap().fingerprint();
+    let first = fingerprint("a.bmp 0\nb.bmp 1");
+    assert_ne!(fingerprint("a.bmp 1\nb.bmp 0"), first);
+    assert_ne!(fingerprint("b.bmp 0\na.bmp 1"), first);
+    folder.write("a.bmp", b"other");
+    assert_ne!(fingerprint("a.bmp 0\nb.bmp 1"), first);
+}
+
+#[test]
+fn any_bytes_are_survived() {
+    let text = "\u{feff}path,label\n\"a,\"\"b.jpg\",c\n# x\n\t ,\n\"\n\r\né.jpg\t-7\n".as_bytes();
+    for cut in 0..text.len() {
+        fuzz::list(&text[..cut]);
+        fuzz::list(&text[cut..]);
+    }
+    let mut stream = random::Key::new(0, random::Purpose::Bench).stream();
+    for _ in 0..3000 {
+        let mut hostile = text.to_vec();
+        for _ in 0..3 {
+            let at = stream.below(hostile.len() as u64) as usize;
+            hostile[at] = b"\",\t\n #-9\xc3\0"[stream.below(10) as usize];
+        }
+        fuzz::list(&hostile);
+    }
+}

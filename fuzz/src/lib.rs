@@ -1,0 +1,37 @@
+//! What all fuzz targets share: a limit on memory, and which panics count.
+
+use cap::Cap;
+use std::alloc::System;
+use std::panic;
+
+/// Memory that an input of a parser may take, in bytes. Inputs are a few KiB.
+pub const PARSER: usize = 128 << 20;
+
+/// Memory that an image may take, in bytes: the 64 MiB it is decoded within, twice, and 256 MiB that the TIFF decoder
+/// asks for and does not touch when a file announces a long list. It takes no limit before it has read such lists.
+pub const IMAGE: usize = 384 << 20;
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, IMAGE);
+
+/// Where cargo keeps the code of others.
+const NOT_OURS: &str = "/registry/src/";
+
+/// Limits the memory, in bytes, and decides which panics count.
+///
+/// Panics in the code of others become silent and unwind: ours has to catch them. One that it does not catch is a finding
+/// like a panic of its own, because libFuzzer's entry aborts on it. Slices, options and integers report the line that
+/// used them, so a panic in the standard library counts for its caller.
+///
+/// # Panics
+///
+/// If more memory than that is in use already.
+pub fn prepare(memory: usize) {
+    ALLOCATOR.set_limit(memory).expect("a limit above what is in use");
+    let abort = panic::take_hook();
+    panic::set_hook(Box::new(move |about| {
+        if !about.location().is_some_and(|place| place.file().contains(NOT_OURS)) {
+            abort(about);
+        }
+    }));
+}
