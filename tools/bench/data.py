@@ -43,6 +43,9 @@ def measure(args):
     rounds, retries = [], args.retries
     while len(rounds) < args.rounds:
         (theirs, others_1), (ours, others_2) = run(torch_command, args.workers), run(our_command, args.workers)
+        if theirs["source_images"] != ours["source_images"]:
+            counts = f"torchvision {theirs['source_images']}, dino-vmf {ours['source_images']}"
+            raise SystemExit(f"data.py: the two sides see different files ({counts}); give a folder without a held-out part")
         others = max(others_1, others_2)
         repeat = others > DISTURBED and retries > 0
         print(

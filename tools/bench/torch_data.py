@@ -131,7 +131,8 @@ def image_files(folder):
         found += [os.path.join(parent, name) for name in names if name.lower().endswith(EXTENSIONS)]
     if not found:
         raise SystemExit(f"torch_data.py: no images in {folder} or below")
-    return sorted(found)
+    # The order of dino-vmf: by folder, then by name.
+    return sorted(found, key=lambda path: (os.path.dirname(path), os.path.basename(path)))
 
 
 def processor_seconds():

@@ -1,5 +1,6 @@
 //! How far a run is: a bar on a terminal, a line every ten seconds where standard error goes into a file.
 
+use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -119,20 +120,17 @@ pub fn duration(time: Duration) -> String {
 /// Messages of one kind, told at first and then rarely.
 #[derive(Debug, Default)]
 pub struct Repeats {
-    last: String,
-    count: u32,
+    /// How often each kind has come up.
+    counts: HashMap<String, u32>,
 }
 
 impl Repeats {
-    /// Of a row of messages with the same beginning (up to a colon), the first and then every twentieth is told.
+    /// Of messages with the same beginning (up to a colon), the first and then every twentieth is told.
     pub fn is_news(&mut self, text: &str) -> bool {
         let kind = text.split(':').next().unwrap_or_default();
-        if kind == self.last {
-            self.count += 1;
-        } else {
-            (self.last, self.count) = (kind.to_owned(), 0);
-        }
-        self.count.is_multiple_of(20)
+        let count = self.counts.entry(kind.to_owned()).or_default();
+        *count += 1;
+        *count % 20 == 1
     }
 }
 
@@ -141,13 +139,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_is_told_when_it_changes_and_every_twentieth_time() {
+    fn a_verdict_is_told_first_and_every_twentieth_time() {
         let mut repeats = Repeats::default();
         let told: Vec<usize> = (0..45).filter(|i| repeats.is_news(&format!("the teacher is uniform: {i}"))).collect();
         assert_eq!(told, [0, 20, 40]);
         assert!(repeats.is_news("the teacher gives one prototype to every view: 1"));
-        assert!(repeats.is_news("the teacher is uniform: again"));
         assert!(!repeats.is_news("the teacher is uniform: still"));
+        assert!(!repeats.is_news("the teacher gives one prototype to every view: 2"));
     }
 
     #[test]

@@ -58,6 +58,7 @@ fn rows(source: &Arc<dyn Source>, config: &LoaderConfig, epoch: u64, most: usize
     // The loader refuses more images than 32 bits number.
     let order = epoch_order(config.seed, epoch, source.len() as u32);
     let mut reader = Reader::new(DecodeLimits::default(), config.channels);
+    let mut image = Image::black(1, 1, config.channels);
     let mut rows = Vec::new();
     while rows.len() < most
         && let Some(batch) = loader.next()?
@@ -70,7 +71,6 @@ fn rows(source: &Arc<dyn Source>, config: &LoaderConfig, epoch: u64, most: usize
             // Another image stands in for an unreadable one. It has a row of its own.
             continue;
         }
-        let mut image = Image::black(1, 1, config.channels);
         if let Err(error) = reader.read(&**source, index as usize, &mut image) {
             output::note(&format!("skipped {}: {}", source.name(index as usize), error.reason()));
             continue;
@@ -78,7 +78,7 @@ fn rows(source: &Arc<dyn Source>, config: &LoaderConfig, epoch: u64, most: usize
         let key = Key::new(config.seed, Purpose::View).epoch(epoch).sample(index.into());
         let crop = |view| config.views.draw(view, image.height, image.width, key).crop;
         let crops = (0..config.views.count()).map(crop).collect();
-        rows.push(Row { image, crops, views: batch.groups.iter().flat_map(images_of).collect() });
+        rows.push(Row::new(&image, crops, batch.groups.iter().flat_map(images_of).collect(), &config.views));
     }
     Ok(rows)
 }
@@ -114,6 +114,7 @@ fn legend(rows: &[Row], config: &LoaderConfig, args: &ViewsArgs) -> String {
 mod tests {
     use super::*;
     use crate::images;
+    use data::augment::Filter;
     use data::{MultiCrop, Split};
 
     #[test]
@@ -126,7 +127,9 @@ mod tests {
         let mut loader = Loader::start(source.clone(), config, 2, 0, 3).unwrap();
         let batch = loader.next().unwrap().unwrap();
         for (sample, row) in shown[..4].iter().enumerate() {
-            assert_eq!(row.image, source.read(batch.samples[sample] as usize).unwrap());
+            let image = source.read(batch.samples[sample] as usize).unwrap();
+            let shown = data::augment::resize(&image, (row.image.height, row.image.width), Filter::Bicubic);
+            assert_eq!(row.image, shown);
             for (v, view) in row.views.iter().enumerate() {
                 let (group, number) = if v < 2 { (0, v) } else { (1, v - 2) };
                 assert_eq!(view.pixels, batch.groups[group].view(number * 4 + sample), "view {v} of sample {sample}");

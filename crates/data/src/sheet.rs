@@ -63,12 +63,27 @@ pub enum SheetError {
 /// An image and its views.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The image.
+    /// The image as it is shown.
     pub image: Image,
+    /// (height, width) that it had.
+    size: (usize, usize),
     /// Which part of it each view shows, in the order of the views.
-    pub crops: Vec<Rect>,
+    crops: Vec<Rect>,
     /// The views: global 1, global 2, local 1 and on.
     pub views: Vec<Image>,
+}
+
+impl Row {
+    /// A row of an image, the parts of it that its views by this recipe show, and those views.
+    ///
+    /// # Panics
+    /// When there are not as many crops and views as the recipe makes.
+    pub fn new(image: &Image, crops: Vec<Rect>, views: Vec<Image>, recipe: &MultiCrop) -> Self {
+        assert_eq!((crops.len(), views.len()), (recipe.count(), recipe.count()), "views of a row");
+        let size = (image.height, image.width);
+        let place = Layout::new(&[size], recipe).image(0);
+        Self { image: scaled(image, (place.height, place.width)), size, crops, views }
+    }
 }
 
 /// Where everything lies on a sheet.
@@ -148,22 +163,21 @@ fn fit((height, width): (usize, usize), zoom: usize, place: (usize, usize)) -> (
 /// Draws the sheet, with or without frames.
 ///
 /// # Panics
-/// When a row's views are not those of the recipe.
+/// When a row was made by another recipe.
 pub fn draw(rows: &[Row], recipe: &MultiCrop, frames: bool) -> Result<Image, SheetError> {
-    let sizes: Vec<_> = rows.iter().map(|row| (row.image.height, row.image.width)).collect();
+    let sizes: Vec<_> = rows.iter().map(|row| row.size).collect();
     let layout = Layout::new(&sizes, recipe);
     let mut canvas = Canvas::new(layout.size)?;
     for (r, row) in rows.iter().enumerate() {
         let place = layout.image(r);
-        canvas.paste(&scaled(&row.image, (place.height, place.width)), place, 1);
-        assert_eq!(row.views.len(), recipe.count(), "views of a row");
+        canvas.paste(&row.image, place, 1);
         for (v, view) in row.views.iter().enumerate() {
             canvas.paste(view, layout.view(r, v), layout.zoom);
         }
         if frames {
             // Global views first: the parts of local ones are smaller and would be covered.
             for (v, crop) in row.crops.iter().enumerate() {
-                let part = scale_rect(*crop, &row.image, place);
+                let part = scale_rect(*crop, row.size, place);
                 canvas.outline(part, if v < GLOBAL_VIEWS { OUTLINES.0 } else { OUTLINES.1 }, color(v));
                 canvas.outline(grown(layout.view(r, v), FRAME), FRAME, color(v));
             }
@@ -205,14 +219,14 @@ fn scaled(image: &Image, (height, width): (usize, usize)) -> Image {
 }
 
 /// Where a part of an image lies on the place where the image is shown.
-fn scale_rect(part: Rect, image: &Image, place: Rect) -> Rect {
+fn scale_rect(part: Rect, (height, width): (usize, usize), place: Rect) -> Rect {
     let along = |start: usize, length: usize, from: usize, to: usize| {
         let at = |x: usize| (x as f64 * to as f64 / from as f64).round() as usize;
         let first = at(start).min(to - 1);
         (first, at(start + length).clamp(first + 1, to) - first)
     };
-    let (top, height) = along(part.top, part.height, image.height, place.height);
-    let (left, width) = along(part.left, part.width, image.width, place.width);
+    let (top, height) = along(part.top, part.height, height, place.height);
+    let (left, width) = along(part.left, part.width, width, place.width);
     Rect { top: place.top + top, left: place.left + left, height, width }
 }
 

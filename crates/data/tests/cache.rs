@@ -9,6 +9,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use support::TempFolder;
 use support::archive::Tar;
 
@@ -138,6 +139,21 @@ fn a_gzip_archive_is_unpacked_once_and_read_in_any_order() {
 }
 
 #[test]
+fn one_more_shard_leaves_what_was_unpacked_of_the_others() {
+    let folder = TempFolder::new();
+    for i in 0..3 {
+        folder.write(&format!("x-{i}.tgz"), &gzip(&Tar::default().image(&format!("{i}.bmp"), [i; 3]).end()));
+    }
+    assert_eq!(open(&folder, "x-{0..1}.tgz").unwrap().len(), 2);
+    let written = |path: &PathBuf| fs::metadata(path).unwrap().modified().unwrap();
+    let before: Vec<_> = entries(&folder, ".data").into_iter().map(|path| (written(&path), path)).collect();
+    let source = open(&folder, "x-{0..2}.tgz").unwrap();
+    assert_eq!((source.len(), source.read(2).unwrap().pixels[0]), (3, 2));
+    assert_eq!((before.len(), entries(&folder, ".data").len()), (2, 3));
+    assert!(before.iter().all(|(time, path)| written(path) == *time));
+}
+
+#[test]
 fn what_was_unpacked_before_a_change_is_removed_and_a_running_source_keeps_reading_it() {
     let folder = TempFolder::new();
     folder.write("x.tgz", &gzip(&Tar::default().image("a.bmp", RED).end()));
@@ -190,6 +206,37 @@ fn patterns_for_the_same_files_share_an_entry_and_a_renamed_file_is_seen() {
 }
 
 #[test]
+fn files_of_others_in_the_cache_folder_are_left_alone() {
+    let folder = TempFolder::new();
+    folder.write("cache/thesis.tmp", b"a year of work");
+    folder.write("x.tgz", &gzip(&Tar::default().image("a.bmp", RED).end()));
+    let year_ago = SystemTime::now() - Duration::from_secs(365 * 24 * 3600);
+    let thesis = fs::File::options().append(true).open(cache(&folder).join("thesis.tmp")).unwrap();
+    thesis.set_modified(year_ago).unwrap();
+    open(&folder, "x.tgz").unwrap();
+    assert_eq!(fs::read(cache(&folder).join("thesis.tmp")).unwrap(), b"a year of work");
+}
+
+#[test]
+fn an_entry_in_use_stays_and_one_that_nobody_used_for_months_goes() {
+    let folder = TempFolder::new();
+    let months_ago = SystemTime::now() - Duration::from_secs(120 * 24 * 3600);
+    for name in ["x.tgz", "y.tgz"] {
+        folder.write(name, &gzip(&Tar::default().image("a.bmp", RED).end()));
+        open(&folder, name).unwrap();
+    }
+    for file in entries(&folder, "") {
+        fs::File::options().append(true).open(file).unwrap().set_modified(months_ago).unwrap();
+    }
+    open(&folder, "x.tgz").unwrap();
+    // Tidied up when something new comes in.
+    folder.write("z.tar", &Tar::default().image("a.bmp", RED).end());
+    open(&folder, "z.tar").unwrap();
+    assert_eq!((entries(&folder, ".index").len(), entries(&folder, ".data").len()), (3, 1));
+    assert_eq!(open(&folder, "x.tgz").unwrap().read(0).unwrap().pixels[..3], RED);
+}
+
+#[test]
 fn many_threads_may_build_the_same_entry() {
     let folder = TempFolder::new();
     let tar = (0..50).fold(Tar::default(), |tar, i| tar.image(&format!("{i}.bmp"), [i; 3])).end();
@@ -204,6 +251,6 @@ fn many_threads_may_build_the_same_entry() {
     });
     assert_eq!(
         (entries(&folder, ".index").len(), entries(&folder, ".data").len(), entries(&folder, "").len()),
-        (1, 1, 2)
+        (2, 1, 3)
     );
 }

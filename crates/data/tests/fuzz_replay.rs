@@ -44,12 +44,8 @@ fn change(bytes: &mut Vec<u8>, other: &[u8], random: &mut Stream) {
         1 if at < bytes.len() => bytes[at] = [0, 1, 0x7f, 0x80, 0xff, b'0', b'{', b','][below(8)],
         // Numbers as files have them, at their limits.
         2 if at + 4 <= bytes.len() => {
-            let number = [0, 1, 0x7fff_ffff, 0x8000_0000, u32::MAX, 0x0100_0000][below(6)];
-            bytes[at..at + 4].copy_from_slice(&if below(2) == 0 {
-                u32::to_le_bytes(number)
-            } else {
-                u32::to_be_bytes(number)
-            });
+            let number = [0u32, 1, 0x7fff_ffff, 0x8000_0000, u32::MAX, 0x0100_0000][below(6)];
+            bytes[at..at + 4].copy_from_slice(&[number.to_le_bytes(), number.to_be_bytes()][below(2)]);
         }
         3 => bytes.truncate(at),
         4 => drop(bytes.drain(at..end)),

@@ -12,7 +12,7 @@ const RED: [u8; 3] = [200, 10, 20];
 /// A folder with the images that the lists here name.
 fn images() -> TempFolder {
     let folder = TempFolder::new();
-    for name in ["a.bmp", "b.bmp", "c d.bmp", "e,f.bmp", "quo\"te.bmp", "sub/g.bmp"] {
+    for name in ["a.bmp", "b.bmp", "c d.bmp", "e,f.bmp", "sub/g.bmp"] {
         folder.write_image(name, RED);
     }
     folder
@@ -76,6 +76,20 @@ fn a_csv_may_have_a_heading_and_quotes() {
     expect("x.csv", "path,label\n\"e,f.bmp\",\"a, b\"\n\"quo\"\"te.bmp\",c", &quoted[..2]);
     // A quote that never closes is a character.
     expect("x.csv", "a.bmp,\"x\nb.bmp,y", &[("a.bmp", "\"x"), ("b.bmp", "y")]);
+}
+
+#[test]
+fn a_heading_of_unknown_words_is_known_by_the_images_below_it() {
+    let both = [("a.bmp", "2"), ("b.bmp", "0")];
+    expect("x.csv", "image_id,label\na.bmp,2\nb.bmp,0", &both);
+    expect("x.csv", "photo,kind\na.bmp,2\nb.bmp,0", &both);
+    expect("x.tsv", "kind\tphoto\n2\ta.bmp\n0\tb.bmp", &both);
+    expect("x.csv", "number,photo,cls\n7,a.bmp,2\n8,b.bmp,0", &both);
+    // Of two columns for paths, the one with images.
+    expect("x.csv", "image_id,file_name,label\n7,a.bmp,2\n8,b.bmp,0", &both);
+    let folder = images();
+    let source = open_list(&folder, "x.csv", "image_id,label\na.bmp,2\nb.bmp,0").unwrap();
+    assert_eq!((source.label(0), source.class_names().len()), (Some(2), 3), "numbers keep their value");
 }
 
 #[test]
@@ -145,6 +159,15 @@ fn what_is_no_list_says_so() {
     assert!(problem("x.txt", b"\xff\xfea\0.\0b\0m\0p\0").contains("UTF-16"));
     assert!(problem("x.csv", b"a\0b").contains("not a text"));
     assert!(problem("x.csv", "path,label\na.bmp,1\n,2").contains("line 3 has no path"));
+}
+
+#[test]
+fn a_list_larger_than_any_is_refused_before_it_is_read() {
+    let folder = images();
+    let path = folder.0.join("x.txt");
+    std::fs::File::create(&path).unwrap().set_len((1 << 30) + 1).unwrap();
+    let error = open_cached(path.to_str().unwrap(), Split::Train, 0, &folder.0).err().unwrap().to_string();
+    assert!(error.contains("larger than 1,073,741,824 bytes"), "{error}");
 }
 
 #[test]

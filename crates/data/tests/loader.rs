@@ -6,8 +6,8 @@ mod support;
 use data::augment::Filter;
 use data::loader::Shard;
 use data::{
-    Batch, DecodeLimits, Loader, LoaderConfig, LoaderError, MultiCrop, ReadError, Source, Split, Stored, ViewParams,
-    open, views,
+    Batch, DecodeLimits, Decoding, Loader, LoaderConfig, LoaderError, MultiCrop, ReadError, Source, Split, Stored,
+    ViewParams, open, views,
 };
 use random::{Key, Purpose};
 use std::collections::BTreeSet;
@@ -69,6 +69,41 @@ fn a_resume_in_the_middle_of_an_epoch_continues_exactly() {
         assert!(rest[..] == whole[epoch as usize * 6 + position..], "from {epoch}, {position}");
     }
     assert!(load(&source, config(2), 3, 0, 3).is_empty());
+}
+
+/// A folder of photographs with odd sides, made by the encoder that comes with the decoder.
+fn photographs(count: usize) -> TempFolder {
+    let folder = TempFolder::new();
+    for number in 0..count {
+        let (width, height) = (401 + 2 * number, 333 - number);
+        let level = |i: usize| ((i % (width * 3) / 5 + i / (width * 3) * (number + 1)) / 2) as u8;
+        let pixels: Vec<u8> = (0..width * height * 3).map(level).collect();
+        let subsampling = libjpeg_turbo_rs::Subsampling::S420;
+        let format = libjpeg_turbo_rs::PixelFormat::Rgb;
+        let bytes = libjpeg_turbo_rs::compress(&pixels, width, height, format, 90, subsampling).unwrap();
+        folder.write(&format!("{number:02}.jpg"), &bytes);
+    }
+    folder
+}
+
+#[test]
+fn fast_decoding_is_close_to_exact_and_as_independent_of_workers_and_resumes() {
+    let folder = photographs(14);
+    let source = open(folder.spec(), Split::Train, 0).unwrap();
+    let fast = |workers| LoaderConfig { decoding: Decoding::Fast, ..config(workers) };
+    let whole = load(&source, fast(1), 0, 0, 2);
+    for workers in [2, 8] {
+        assert!(load(&source, fast(workers), 0, 0, 2) == whole, "{workers} workers");
+    }
+    assert!(load(&source, fast(3), 0, 1, 2)[..] == whole[1..]);
+
+    let exact = load(&source, config(2), 0, 0, 2);
+    let bytes = |batches: &[Batch]| -> Vec<u8> {
+        batches.iter().flat_map(|b| &b.groups).flat_map(|g| g.pixels.clone()).collect()
+    };
+    let (a, b) = (bytes(&exact), bytes(&whole));
+    let mean = a.iter().zip(&b).map(|(&a, &b)| f64::from(a.abs_diff(b))).sum::<f64>() / a.len() as f64;
+    assert!(a != b && mean < 1.0, "the photographs are reduced, and that hardly shows: {mean}");
 }
 
 #[test]

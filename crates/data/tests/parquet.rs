@@ -1,99 +1,16 @@
 //! Parquet files as people have them. Those under fixtures/ are pyarrow's; the others come from the writer of the
 //! `parquet` crate.
 
+mod parquet_files;
 mod support;
 
-use data::source::open_cached;
-use data::{DecodeLimits, OpenError, ReadError, Source, Split, Stored};
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
-use parquet::schema::parser::parse_message_type;
-use std::path::Path;
+use data::{OpenError, ReadError, Source};
+use parquet_files::{Column, image, images, labels, message, names, open_file, stored, texts, written};
 use std::sync::Arc;
-use support::{TempFolder, bmp, fixtures};
-
-/// Image number `i` of all files here.
-fn image(i: usize) -> Vec<u8> {
-    bmp(5, 4, [10 * i as u8, 20, 200 - 10 * i as u8])
-}
-
-fn open_file(path: &Path, cache: &Path) -> Result<Arc<dyn Source>, OpenError> {
-    open_cached(path.to_str().unwrap(), Split::Train, 0, cache)
-}
+use support::{TempFolder, fixtures};
 
 fn fixture(name: &str, cache: &TempFolder) -> Result<Arc<dyn Source>, OpenError> {
     open_file(&fixtures().join("parquet").join(name), &cache.0)
-}
-
-fn stored(source: &dyn Source, i: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    assert_eq!(source.fetch(i, &DecodeLimits::default(), &mut bytes).unwrap(), Stored::File);
-    bytes
-}
-
-fn names(source: &dyn Source) -> Vec<String> {
-    (0..source.len()).map(|i| source.name(i)).collect()
-}
-
-fn labels(source: &dyn Source) -> Vec<Option<u32>> {
-    (0..source.len()).map(|i| source.label(i)).collect()
-}
-
-fn message(opened: Result<Arc<dyn Source>, OpenError>) -> String {
-    match opened {
-        Ok(source) => panic!("opened: {}", source.describe()),
-        Err(error) => error.to_string(),
-    }
-}
-
-/// Values of a column.
-enum Column {
-    Bytes(Vec<Option<Vec<u8>>>),
-    Int64(Vec<Option<i64>>),
-    Int32(Vec<Option<i32>>),
-    Double(Vec<Option<f64>>),
-}
-
-fn images(count: usize) -> Column {
-    Column::Bytes((0..count).map(|i| Some(image(i))).collect())
-}
-
-fn texts(values: &[&str]) -> Column {
-    Column::Bytes(values.iter().map(|value| Some(value.as_bytes().to_vec())).collect())
-}
-
-/// A file of one group of rows. Columns of the schema have to be optional, at the top or in a required group.
-fn written(schema: &str, features: Option<&str>, columns: &[Column]) -> Vec<u8> {
-    fn put<T: DataType>(group: &mut SerializedRowGroupWriter<&mut Vec<u8>>, values: Vec<Option<T::T>>) {
-        let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
-        let values: Vec<T::T> = values.into_iter().flatten().collect();
-        let mut column = group.next_column().unwrap().unwrap();
-        column.typed::<T>().write_batch(&values, Some(&levels), None).unwrap();
-        column.close().unwrap();
-    }
-    let about = features.map(|features| format!("{{\"info\": {{\"features\": {features}}}}}"));
-    let about = about.map(|about| vec![KeyValue::new("huggingface".to_owned(), about)]);
-    let properties = WriterProperties::builder().set_key_value_metadata(about).build();
-    let schema = Arc::new(parse_message_type(&format!("message schema {{ {schema} }}")).unwrap());
-    let mut bytes = Vec::new();
-    let mut file = SerializedFileWriter::new(&mut bytes, schema, Arc::new(properties)).unwrap();
-    let mut group = file.next_row_group().unwrap();
-    for column in columns {
-        match column {
-            Column::Bytes(values) => {
-                let values = values.iter().map(|value| value.clone().map(ByteArray::from)).collect();
-                put::<ByteArrayType>(&mut group, values);
-            }
-            Column::Int64(values) => put::<Int64Type>(&mut group, values.clone()),
-            Column::Int32(values) => put::<Int32Type>(&mut group, values.clone()),
-            Column::Double(values) => put::<DoubleType>(&mut group, values.clone()),
-        }
-    }
-    group.close().unwrap();
-    file.close().unwrap();
-    bytes
 }
 
 /// Opens a file of these bytes. The folder has to outlive the source.
@@ -253,6 +170,14 @@ fn the_only_binary_column_is_the_images_whatever_it_is_called() {
 }
 
 #[test]
+fn a_column_cls_is_the_labels() {
+    let folder = TempFolder::new();
+    let schema = "optional binary image; optional int64 Cls;";
+    let source = opened(&folder, &written(schema, None, &[images(2), Column::Int64(vec![Some(1), Some(0)])])).unwrap();
+    assert_eq!(labels(&*source), [1, 0].map(Some));
+}
+
+#[test]
 fn among_several_the_best_name_wins_and_the_others_are_remarked() {
     let features = r#"{"mask": {"_type": "Image"}, "image": {"_type": "Image"},
         "coarse_label": {"_type": "ClassLabel", "names": ["x"]}, "fine_label": {"_type": "ClassLabel", "names": ["p", "q"]}}"#;
@@ -293,59 +218,6 @@ fn a_label_without_a_name_is_an_error() {
             "{message}"
         );
     }
-}
-
-#[test]
-fn several_files_are_one_source_in_the_order_of_their_names() {
-    let folder = TempFolder::new();
-    let schema = "optional binary image; optional int64 label;";
-    let numbers = |numbers: [i64; 2]| Column::Int64(numbers.map(Some).to_vec());
-    folder.write("train-00001-of-00002.parquet", &written(schema, None, &[images(2), numbers([4, 0])]));
-    folder.write("train-00000-of-00002.parquet", &written(schema, None, &[images(2), numbers([1, 2])]));
-    let source = open_cached(folder.spec(), Split::Train, 0, &folder.0.join("cache")).unwrap();
-    assert_eq!(labels(&*source), [1, 2, 4, 0].map(Some));
-    assert_eq!(source.class_names().len(), 5);
-    assert_eq!(source.name(2), "train-00001-of-00002.parquet row 0");
-    assert_eq!([0, 1, 2, 3].map(|i| stored(&*source, i)), [0, 1, 0, 1].map(image));
-}
-
-#[test]
-fn files_that_do_not_belong_together_are_told_apart() {
-    let names = |list: &str| {
-        format!(r#"{{"image": {{"_type": "Image"}}, "label": {{"_type": "ClassLabel", "names": [{list}]}}}}"#)
-    };
-    let numbers = || Column::Int64(vec![Some(0); 2]);
-    let schema = "optional binary image; optional int64 label;";
-    let first = written(schema, Some(&names(r#""a", "b""#)), &[images(2), numbers()]);
-    let text = "optional binary image; optional binary label (UTF8);";
-    for (second, what) in [
-        (written(schema, Some(&names(r#""b", "a""#)), &[images(2), numbers()]), "classes have other names"),
-        (
-            written("optional binary img; optional int64 label;", None, &[images(2), numbers()]),
-            "images are in another column",
-        ),
-        (written("optional binary image;", None, &[images(2)]), "labels are in another column"),
-        (written(text, None, &[images(2), texts(&["a", "b"])]), "labels are in another column, or of another type"),
-    ] {
-        let folder = TempFolder::new();
-        folder.write("1.parquet", &first);
-        folder.write("2.parquet", &second);
-        let message = message(open_cached(folder.spec(), Split::Train, 0, &folder.0.join("cache")));
-        assert!(message.contains("2.parquet: its ") && message.contains(what), "{message}");
-    }
-}
-
-#[test]
-fn both_parts_number_their_texts_alike() {
-    let folder = TempFolder::new();
-    let schema = "optional binary image; optional binary label (UTF8);";
-    folder.write("train.parquet", &written(schema, None, &[images(3), texts(&["cat", "ant", "bee"])]));
-    folder.write("test.parquet", &written(schema, None, &[images(2), texts(&["cat", "dog"])]));
-    let open = |split| open_cached(folder.spec(), split, 0, &folder.0.join("cache")).unwrap();
-    let (train, test) = (open(Split::Train), open(Split::Test));
-    assert_eq!(train.class_names(), ["ant", "bee", "cat", "dog"]);
-    assert_eq!(test.class_names(), train.class_names());
-    assert_eq!((labels(&*train), labels(&*test)), ([2, 0, 1].map(Some).to_vec(), [2, 3].map(Some).to_vec()));
 }
 
 #[test]

@@ -113,6 +113,7 @@ pub fn extract(
     let Network { vit, weights, device } = network;
     let channels = vit.config().channels;
     let options = &ReadOptions { channels, ..*options };
+    options.check()?;
     let (mean, deviation) = normalization(channels);
     let mut features = Features { dim: vit.config().dim, ..Default::default() };
     let (height, width) = preparation.size();

@@ -171,24 +171,26 @@ impl Bench {
         };
         let Self { limits, decoder, bytes, image, .. } = self;
         let stored = times.time(Operation::Read, || source.fetch(index, limits, bytes))?;
-        times
+        let done = times
             .time(Operation::Decode, || match stored {
                 Stored::File => decoder.decode_reduced(bytes, &mut |_, _| smaller, image),
-                Stored::Pixels { height, width, channels } => decoder.convert(bytes, (height, width, channels), image),
+                Stored::Pixels { height, width, channels } => {
+                    decoder.convert(bytes, (height, width, channels), image).map(|()| Reduction::None)
+                }
             })
             .map_err(|error| ReadError::Decode { name: source.name(index), source: error })?;
         for params in &params {
-            self.make_view(full, params, &mut times);
+            self.make_view(done.divisor(), params, &mut times);
         }
         Ok(times)
     }
 
     /// What [`ViewMaker`] does, with a clock on every operation.
-    fn make_view(&mut self, full: (usize, usize), params: &ViewParams, times: &mut Times) {
+    fn make_view(&mut self, divisor: usize, params: &ViewParams, times: &mut Times) {
         let Self { image, maker, blur, view, .. } = self;
         let crop_alone =
             ViewParams { jitter: None, grayscale: false, blur_sigma: None, solarize_threshold: None, ..params.clone() };
-        times.time(Operation::Resize, || maker.make_reduced(image, full, &crop_alone, view));
+        times.time(Operation::Resize, || maker.make_reduced(image, divisor, &crop_alone, view));
         if let Some(jitter) = &params.jitter {
             for step in jitter.order {
                 match step {
@@ -230,7 +232,7 @@ mod tests {
         let (mut times, key) = (Times::default(), Key::new(3, Purpose::View));
         for view in 0..recipe.count() {
             let params = recipe.draw(view, bench.image.height, bench.image.width, key);
-            bench.make_view((bench.image.height, bench.image.width), &params, &mut times);
+            bench.make_view(1, &params, &mut times);
             assert_eq!(bench.view, data::views::apply(&bench.image, &params), "view {view}");
         }
         assert!(times.of(Operation::Resize) > 0.0 && times.of(Operation::Blur) > 0.0);

@@ -1,8 +1,9 @@
 //! Operations on 8-bit images, one family a file.
 //!
 //! Every operation rounds to bytes before the next begins, as a chain of Pillow calls does, and equals Pillow 13 and
-//! torchvision byte for byte (`tests/augment.rs` holds them to it). These are the plain forms: whoever adds a faster
-//! one keeps the plain one beside it as its oracle.
+//! torchvision byte for byte (`tests/augment.rs` and `tests/augment_many.rs` hold them to it). Most are plain loops that
+//! the `simd!` macro compiles for each instruction set; where a kernel is written by hand, the plain loop stays beside it
+//! as its oracle.
 
 pub mod blur;
 pub mod color;
@@ -19,5 +20,6 @@ pub use crop::{Rect, center_crop, crop};
 pub use flip::flip_horizontal;
 pub use hue::hue;
 pub use reduce::reduce;
-pub use resize::{Filter, Resize, Resizer, Window, resize, resize_crop};
+pub(crate) use resize::Window;
+pub use resize::{Filter, Resize, Resizer, resize, resize_crop};
 pub use solarize::solarize;

@@ -25,6 +25,10 @@ pub(super) fn decode(bytes: &[u8], limits: &DecodeLimits, want: usize, image: &m
         }
     };
     let (width, height) = (width as usize, height as usize);
+    if have > 1 && samples.len() == width * height {
+        let reason = "its bands lie in separate planes".to_owned();
+        return Err(DecodeError::Unsupported { format: FORMAT, reason });
+    }
     if samples.len() != width * height * have {
         let reason = format!("{} samples for {width} x {height} x {have}", samples.len());
         return Err(DecodeError::Damaged { format: FORMAT, reason });

@@ -18,13 +18,15 @@ pub(super) fn decode(
     limits: &DecodeLimits,
     want: usize,
     reduce: &mut dyn FnMut(usize, usize) -> Reduction,
+    scratch: &mut Vec<u8>,
     image: &mut Image,
-) -> Result<(), DecodeError> {
+) -> Result<Reduction, DecodeError> {
     let mut decoder = Decoder::new(bytes).map_err(convert)?;
     let header = decoder.header();
     let (width, height) = (header.width(), header.height());
     limits.check(width as u64, height as u64)?;
     check_components(header)?;
+    let is_lossless = header.is_lossless;
     let (format, have) = match (header.components.len(), want) {
         (4, _) => (PixelFormat::Cmyk, 4),
         (1, 1) => (PixelFormat::Grayscale, 1),
@@ -38,10 +40,13 @@ pub(super) fn decode(
         max_memory: Some(limits.memory),
         ..Default::default()
     });
-    let divisor = reduce(height, width).divisor();
-    if let Ok(scale) = ScalingFactor::try_new(1, divisor as u32) {
-        decoder.set_scale(scale);
+    let mut reduction = reduce(height, width);
+    // Lossless JPEG has no blocks to make smaller.
+    if is_lossless {
+        reduction = Reduction::None;
     }
+    let divisor = reduction.divisor();
+    decoder.set_scale(ScalingFactor::try_new(1, divisor as u32).map_err(convert)?);
     let (width, height) = (width.div_ceil(divisor), height.div_ceil(divisor));
     image.reshape(width, height, have);
     let info = decoder.decode_image_into(&mut image.pixels).map_err(convert)?;
@@ -52,14 +57,16 @@ pub(super) fn decode(
         return Err(damaged(format!("{} bytes for {width} x {height} pixels", info.bytes_written)));
     }
     if have == 4 {
-        (image.pixels, image.channels) = (inverted_cmyk_to_rgb(&image.pixels), 3);
+        std::mem::swap(&mut image.pixels, scratch);
+        inverted_cmyk_to_rgb(scratch, &mut image.pixels);
+        image.channels = 3;
     }
     if image.channels != want {
-        let pixels = std::mem::take(&mut image.pixels);
-        channels::convert(FORMAT, &pixels, image.channels, want, &mut image.pixels)?;
+        std::mem::swap(&mut image.pixels, scratch);
+        channels::convert(FORMAT, scratch, image.channels, want, &mut image.pixels)?;
         image.channels = want;
     }
-    Ok(())
+    Ok(reduction)
 }
 
 /// Turns away layouts that no encoder writes and that the decoder was not built for.
@@ -77,7 +84,7 @@ fn check_components(header: &FrameHeader) -> Result<(), DecodeError> {
 }
 
 /// Adobe's inverted CMYK, the only kind in use, to RGB by Pillow's formula.
-fn inverted_cmyk_to_rgb(cmyk: &[u8]) -> Vec<u8> {
+fn inverted_cmyk_to_rgb(cmyk: &[u8], rgb: &mut Vec<u8>) {
     let color = |&[c, m, y, light]: &[u8; 4]| {
         [c, m, y].map(|v| {
             // light - round(ink * light / 255), the division by 255 done with shifts.
@@ -85,7 +92,8 @@ fn inverted_cmyk_to_rgb(cmyk: &[u8]) -> Vec<u8> {
             (u32::from(light) - (((product >> 8) + product) >> 8)) as u8
         })
     };
-    cmyk.as_chunks::<4>().0.iter().flat_map(color).collect()
+    rgb.clear();
+    rgb.extend(cmyk.as_chunks::<4>().0.iter().flat_map(color));
 }
 
 fn convert(error: JpegError) -> DecodeError {

@@ -160,41 +160,69 @@ impl Reduction {
 pub struct Decoder {
     limits: DecodeLimits,
     channels: usize,
+    /// Pixels before their channels are converted.
+    scratch: Vec<u8>,
 }
 
 impl Decoder {
     /// A decoder to images with this number of channels.
     pub fn new(limits: DecodeLimits, channels: usize) -> Self {
-        Self { limits, channels }
+        Self { limits, channels, scratch: Vec::new() }
     }
 
     /// Decodes a whole file into `image`, whose old content is lost.
     pub fn decode(&mut self, bytes: &[u8], image: &mut Image) -> Result<(), DecodeError> {
-        self.decode_reduced(bytes, &mut |_, _| Reduction::None, image)
+        self.decode_reduced(bytes, &mut |_, _| Reduction::None, image).map(|_| ())
     }
 
-    /// As [`Self::decode`], but smaller where the format can do that for less. `reduce` is told the height and width and
-    /// says how much smaller will do; where it is not asked, the image has its full size.
+    /// As [`Self::decode`], but smaller where the format can do that for less. `reduce` is told the height and width, once or
+    /// not at all, and says how much smaller will do. Returns what was done.
     pub fn decode_reduced(
         &mut self,
         bytes: &[u8],
         reduce: &mut dyn FnMut(usize, usize) -> Reduction,
         image: &mut Image,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<Reduction, DecodeError> {
         if bytes.is_empty() {
             return Err(DecodeError::NoBytes);
         }
         let Some(format) = Format::of(bytes) else {
             return Err(DecodeError::UnknownFormat { start: bytes[..bytes.len().min(8)].to_vec() });
         };
-        let (limits, channels) = (&self.limits, self.channels);
-        // Decoders of damaged data are the code most likely to hit a bounds check. That costs one image, not the run.
+        let mut wanted = Reduction::None;
+        let decoded = self.guarded(
+            bytes,
+            format,
+            &mut |height, width| {
+                wanted = reduce(height, width);
+                wanted
+            },
+            image,
+        );
+        if decoded.is_ok() || wanted == Reduction::None {
+            return decoded;
+        }
+        // Whether an image can be read must not depend on how large it is wanted.
+        self.guarded(bytes, format, &mut |_, _| Reduction::None, image)
+    }
+
+    /// Decodes, and turns a panic into an error: decoders of damaged data are the code most likely to hit a bounds check.
+    /// That costs one image, not the run.
+    fn guarded(
+        &mut self,
+        bytes: &[u8],
+        format: Format,
+        reduce: &mut dyn FnMut(usize, usize) -> Reduction,
+        image: &mut Image,
+    ) -> Result<Reduction, DecodeError> {
+        let Self { limits, channels, scratch } = self;
+        let whole = |()| Reduction::None;
         let decoded = catch_unwind(AssertUnwindSafe(|| match format {
-            Format::Jpeg => jpeg::decode(bytes, limits, channels, reduce, image),
+            Format::Jpeg => jpeg::decode(bytes, limits, *channels, reduce, scratch, image),
             Format::Other(_, image::ImageFormat::Tiff) if !matches!(channels, 1 | 3) => {
-                bands::decode(bytes, limits, channels, image)
+                bands::decode(bytes, limits, *channels, image).map(whole)
             }
-            Format::Other(name, format) => others::decode(bytes, name, format, limits, channels, image),
+            Format::Other(name, format) => others::decode(bytes, name, format, limits, *channels, image).map(whole),
         }));
         decoded.unwrap_or_else(|_| {
             Err(DecodeError::Damaged { format: format.name(), reason: "the decoder gave up on it".to_owned() })
@@ -231,6 +259,7 @@ pub fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<Image, DecodeError>
 }
 
 /// A format by its signature.
+#[derive(Clone, Copy)]
 enum Format {
     Jpeg,
     Other(&'static str, image::ImageFormat),

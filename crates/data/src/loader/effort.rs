@@ -1,5 +1,6 @@
 //! Where the workers' time goes, and what would make them faster.
 
+use super::workbench::Decoding;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -16,11 +17,13 @@ pub struct Effort {
 
 impl Effort {
     /// For somebody whose network waits for data: which part is slow, and what helps.
-    pub fn advice(&self, workers: usize, cores: usize) -> String {
+    pub fn advice(&self, decoding: Decoding, workers: usize, cores: usize) -> String {
         let help = if self.fetch > self.decode + self.views {
             "most of the work is reading files: a local disk or tar shards would help"
-        } else if self.decode > self.views {
+        } else if self.decode > self.views && decoding == Decoding::Exact {
             "most of the work is decoding: smaller files would help, and decoding = \"fast\" where photographs are large"
+        } else if self.decode > self.views {
+            "most of the work is decoding: smaller files would help"
         } else {
             "most of the work is making views: more processor cores would help, or fewer local_crops"
         };
@@ -62,8 +65,8 @@ mod tests {
             let [fetch, decode, views] = [fetch, decode, views].map(Duration::from_millis);
             Effort { fetch, decode, views }
         };
-        assert!(effort(9, 3, 3).advice(4, 4).contains("local disk"));
-        assert!(effort(1, 3, 2).advice(4, 4).ends_with("photographs are large"));
-        assert!(effort(1, 2, 3).advice(2, 8).contains("local_crops; so would workers = 8"));
+        assert!(effort(9, 3, 3).advice(Decoding::Exact, 4, 4).contains("local disk"));
+        assert!(effort(1, 3, 2).advice(Decoding::Exact, 4, 4).ends_with("photographs are large"));
+        assert!(effort(1, 2, 3).advice(Decoding::Fast, 2, 8).contains("local_crops; so would workers = 8"));
     }
 }

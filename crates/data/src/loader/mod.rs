@@ -14,7 +14,6 @@ mod workbench;
 mod worker;
 
 pub use batch::{BadSample, Batch, CropGroup};
-pub use effort::Effort;
 pub use order::{Shard, batches_per_epoch, epoch_order};
 pub use workbench::Decoding;
 
@@ -278,14 +277,10 @@ impl Loader {
         self.waited
     }
 
-    /// Where the time of all workers has gone so far.
-    pub fn effort(&self) -> Effort {
-        self.shared.efforts.sum()
-    }
-
-    /// Threads that read and augment.
-    pub fn workers(&self) -> usize {
-        self.threads.len()
+    /// For somebody whose network waits for data: which part of the work is slow, and what helps.
+    pub fn advice(&self) -> String {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        self.shared.efforts.sum().advice(self.shared.decoding, self.threads.len(), cores)
     }
 
     /// Takes a batch back so that its memory serves a later one.

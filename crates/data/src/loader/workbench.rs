@@ -3,7 +3,7 @@
 use super::effort::Effort;
 use crate::source::{ReadError, Reader, Source};
 use crate::views::{ViewMaker, ViewParams, reduction};
-use crate::{DecodeLimits, Image};
+use crate::{DecodeLimits, Image, decode::Reduction};
 use std::time::{Duration, Instant};
 
 /// How faithfully images are decoded.
@@ -16,12 +16,14 @@ pub enum Decoding {
     Fast,
 }
 
-/// What a worker keeps from image to image, so that it takes no memory once it has seen a large one.
+/// What a worker keeps from image to image, so that making views takes no memory once it has seen a large one.
 pub(super) struct Workbench {
     reader: Reader,
+    /// Which image is in hand.
+    pub index: usize,
     image: Image,
-    /// (height, width) of the image in its file.
-    full: (usize, usize),
+    /// What the sides of the image in its file were divided by.
+    divisor: usize,
     params: Vec<ViewParams>,
     maker: ViewMaker,
     /// The views of the last image.
@@ -35,7 +37,8 @@ impl Workbench {
         let blank = Image::black(1, 1, channels);
         Self {
             reader: Reader::new(DecodeLimits::default(), channels),
-            full: (1, 1),
+            index: 0,
+            divisor: 1,
             params: Vec::with_capacity(views),
             maker: ViewMaker::default(),
             views: vec![blank.clone(); views],
@@ -54,52 +57,32 @@ impl Workbench {
         draw: &dyn Fn(usize, usize, usize) -> ViewParams,
     ) -> Result<(), ReadError> {
         let start = Instant::now();
-        let read = self.read_and_draw(source, index, decoding, draw);
+        self.index = index;
+        let Self { reader, image, params, views, .. } = self;
+        params.clear();
+        let mut prepare = |height: usize, width: usize| {
+            params.extend((0..views.len()).map(|view| draw(view, height, width)));
+            if decoding == Decoding::Fast { reduction(params) } else { Reduction::None }
+        };
+        let done = reader.read_reduced(source, index, &mut prepare, image);
+        // Only JPEG tells its size before it is decoded.
+        if done.is_ok() && params.is_empty() {
+            params.extend((0..views.len()).map(|view| draw(view, image.height, image.width)));
+        }
         let fetch = self.reader.fetching();
         self.effort = Effort { fetch, decode: start.elapsed().saturating_sub(fetch), views: Duration::ZERO };
-        read
-    }
-
-    fn read_and_draw(
-        &mut self,
-        source: &dyn Source,
-        index: usize,
-        decoding: Decoding,
-        draw: &dyn Fn(usize, usize, usize) -> ViewParams,
-    ) -> Result<(), ReadError> {
-        let Self { reader, image, full, params, views, .. } = self;
-        let mut prepare = |height: usize, width: usize| {
-            *full = (height, width);
-            params.clear();
-            params.extend((0..views.len()).map(|view| draw(view, height, width)));
-            reduction(params)
-        };
-        if decoding == Decoding::Fast {
-            let mut known = false;
-            let mut reduce = |height, width| {
-                known = true;
-                prepare(height, width)
-            };
-            reader.read_reduced(source, index, &mut reduce, image)?;
-            if known {
-                return Ok(());
-            }
-        } else {
-            reader.read(source, index, image)?;
-        }
-        _ = prepare(image.height, image.width);
+        self.divisor = done?.divisor();
         Ok(())
     }
 
     /// Makes all views of the image that was read.
     pub(super) fn make_views(&mut self) {
         let start = Instant::now();
-        let Self { image, full, params, maker, views, effort, .. } = self;
+        let Self { image, divisor, params, maker, views, effort, .. } = self;
         for (params, view) in params.iter().zip(views) {
-            if *full == (image.height, image.width) {
-                maker.make(image, params, view);
-            } else {
-                maker.make_reduced(image, *full, params, view);
+            match divisor {
+                1 => maker.make(image, params, view),
+                _ => maker.make_reduced(image, *divisor, params, view),
             }
         }
         effort.views = start.elapsed();

@@ -4,6 +4,7 @@ use super::batch::{BadSample, CropGroup, Filled, Layout, Pending};
 use super::effort::Efforts;
 use super::order::{Schedule, Shard};
 use super::workbench::{Decoding, Workbench};
+use crate::decode::DecodeError;
 use crate::source::{ReadError, Source};
 use crate::views::MultiCrop;
 use random::{Key, Purpose};
@@ -106,7 +107,7 @@ impl Shared {
         let mut bench = Workbench::new(self.channels, self.views.count());
         while let Some((pending, slot)) = self.take() {
             let filled = catch_unwind(AssertUnwindSafe(|| self.fill(&pending, slot, &mut bench))).map_err(|panic| {
-                let index = pending.order.get(pending.rank(slot)).map_or(0, |&i| i as usize);
+                let index = bench.index;
                 let name = catch_unwind(AssertUnwindSafe(|| self.source.name(index)));
                 (name.unwrap_or_else(|_| format!("#{index}")), panic_message(&*panic))
             });
@@ -195,8 +196,13 @@ impl Shared {
         }
         let draw = |view, height, width| self.views.draw(view, height, width, key);
         let Err(error) = bench.read(&*self.source, index as usize, self.decoding, &draw) else { return Ok(()) };
-        // The disk may answer next time, and a resumed run would ask it again.
-        let (reason, lasting) = (error.reason(), !matches!(error, ReadError::Io { .. }));
+        // The disk may answer next time, or there may be more memory; and a resumed run would ask again.
+        let passing = match &error {
+            ReadError::Io { .. } => true,
+            ReadError::Decode { source, .. } => matches!(source, DecodeError::TooMuchMemory { .. }),
+            _ => false,
+        };
+        let (reason, lasting) = (error.reason(), !passing);
         let sample = BadSample { index: index.into(), name: self.source.name(index as usize), reason };
         if lasting {
             known().insert(index, sample.clone());

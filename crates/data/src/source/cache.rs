@@ -1,63 +1,55 @@
 //! Indexes kept from one start to the next, in a folder that is ours: nothing is ever written beside the user's data.
 //!
 //! An entry belongs to a list of files. It holds as long as their sizes and modification times do, and as long as the
-//! parser that made it has not changed; otherwise it is made again, as is one that is damaged. The folder may be
-//! deleted at any time.
+//! parser that made it has not changed; otherwise it is made again, as is one that is damaged. One that nobody has used
+//! for three months is removed. The folder may be deleted at any time.
 //!
 //! Two processes may build the same entry: everything is written under a temporary name and renamed, the last one wins,
 //! and what either of them built serves both.
 
-use super::ranges::RangeSource;
-use super::unpacking::{Unpacking, write_whole};
-use super::{Fingerprint, OpenError, Source, Table, parallel};
+use super::gzip;
+use super::ranges::{Content, Names, RangeSource};
+use super::stamp::{Stamp, slot, stamps, version};
+use super::unpacking::{self, Unpacking, write_whole};
+use super::{OpenError, Source, Table};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// The environment variable that says where the cache is.
 pub(super) const VARIABLE: &str = "DINO_VMF_CACHE";
 
 /// What an entry starts with. The number changes with the layout of an entry.
-const SIGNATURE: &[u8] = b"dino-vmf index 1\n";
+const SIGNATURE: &[u8] = b"dino-vmf index 2\n";
 
 /// The cache folder of a user.
 pub(super) struct Cache {
     root: PathBuf,
 }
 
-/// What tells whether a file is still the one that was indexed.
-#[derive(Serialize, Deserialize, PartialEq, Eq)]
-struct Stamp {
-    /// Its real path, only ever compared.
-    path: Vec<u8>,
-    /// The name it was asked for by, which is part of what its images are called.
-    name: Vec<u8>,
-    bytes: u64,
-    /// Nanoseconds since 1970.
-    modified: i128,
-}
-
 /// Where a file of a table is, so that an entry outlives a move of the cache and does not remember which link led to
 /// the data.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 enum Place {
-    /// One of the files that were indexed, by number.
+    /// One of the files that were indexed, or what was unpacked from it in an entry of its own, by number.
     Given(u64),
     /// One of the files that were unpacked, by number.
     Unpacked(u64),
 }
 
 #[derive(Serialize, Deserialize)]
-struct Entry {
-    kind: String,
-    stamps: Vec<Stamp>,
+struct Entry<'a> {
+    kind: Cow<'a, str>,
+    stamps: Cow<'a, [Stamp]>,
     /// Sizes of the files that were unpacked.
     unpacked: Vec<u64>,
-    places: Vec<Place>,
-    table: Table,
+    /// The files of each table.
+    places: Vec<Vec<Place>>,
+    tables: Cow<'a, [Table]>,
 }
 
 impl Cache {
@@ -91,111 +83,84 @@ impl Cache {
         files: &[PathBuf],
         build: impl FnOnce(&mut Unpacking) -> Result<Table, OpenError>,
     ) -> Result<Table, OpenError> {
+        let [table] = self.tables(kind, files, || Ok(files.to_vec()), |_, unpacking| Ok([build(unpacking)?]))?;
+        Ok(table)
+    }
+
+    /// As [`Cache::table`], for several tables at once, and for files of which `plain` gives the places to read from:
+    /// themselves, or what [`Cache::unpacked`] made of them.
+    pub(super) fn tables<const N: usize>(
+        &self,
+        kind: &str,
+        files: &[PathBuf],
+        plain: impl FnOnce() -> Result<Vec<PathBuf>, OpenError>,
+        build: impl FnOnce(&[PathBuf], &mut Unpacking) -> Result<[Table; N], OpenError>,
+    ) -> Result<[Table; N], OpenError> {
         let stamps = stamps(files)?;
+        let plain = plain()?;
         let slot = slot(kind, &stamps);
         let path = self.root.join(format!("{slot}.index"));
-        let mut unpacking = Unpacking::new(self.root.clone(), format!("{slot}-{}", version(&stamps)), slot);
-        if let Some(table) = load(&path, kind, &stamps, files, &unpacking) {
-            return Ok(table);
+        let mut unpacking = Unpacking::new(self.root.clone(), format!("{slot}-{}", version(kind, &stamps)), slot);
+        if let Some(tables) = load(&path, kind, &stamps, &plain, &unpacking).and_then(|tables| tables.try_into().ok()) {
+            return Ok(tables);
         }
-        let mut table = build(&mut unpacking)?;
+        let mut tables = build(&plain, &mut unpacking)?;
         if self::stamps(files)? != stamps {
             let path = files.first().cloned().unwrap_or_default();
             let problem = "changed while it was read. Start again when it is complete".to_owned();
             return Err(OpenError::Format { path, problem });
         }
-        let given = files.iter().cloned().zip((0..).map(Place::Given));
+        let given = plain.into_iter().zip((0..).map(Place::Given));
         let known: HashMap<PathBuf, Place> = given.chain(unpacking.paths().zip((0..).map(Place::Unpacked))).collect();
-        let places = table.files.iter().map(|file| known.get(file).copied()).collect::<Option<Vec<_>>>();
+        let places = |table: &Table| table.files.iter().map(|file| known.get(file).copied()).collect();
+        let places = tables.iter().map(places).collect::<Option<Vec<Vec<Place>>>>();
         let unpacked = unpacking.keep()?;
         // A table that names other files is not ours to keep.
-        let Some(places) = places else { return Ok(table) };
-        let entry = Entry { kind: kind.to_owned(), stamps, unpacked, places, table };
-        let kept = save(&path, &entry);
-        table = entry.table;
-        match kept {
-            Ok(()) => unpacking.remove_older(),
-            Err(error) => table.remarks.push(format!(
-                "the index could not be kept in {}: {error}. Every start will index the data again; {VARIABLE} names \
-                 another folder for it",
-                self.root.display()
-            )),
+        let Some(places) = places else { return Ok(tables) };
+        let (kind, stamps) = (Cow::Borrowed(kind), Cow::Owned(stamps));
+        match save(&path, &Entry { kind, stamps, unpacked, places, tables: Cow::Borrowed(&tables) }) {
+            Ok(()) => {
+                unpacking.remove_older();
+                unpacking::remove_unused(&self.root);
+            }
+            Err(error) => tables.iter_mut().for_each(|table| {
+                table.remarks.push(format!(
+                    "the index could not be kept in {}: {error}. Every start will index the data again; {VARIABLE} \
+                     names another folder for it",
+                    self.root.display()
+                ));
+            }),
         }
-        Ok(table)
+        Ok(tables)
+    }
+
+    /// Where the content of a gzip file is, plain. Every file has an entry of its own: one more shard does not mean to
+    /// unpack all of them again.
+    pub(super) fn unpacked(&self, file: &Path) -> Result<PathBuf, OpenError> {
+        let table = self.table("gzip 1", &[file.to_path_buf()], |unpacking| {
+            let place = gzip::unpack(file, unpacking)?;
+            let (ranges, names, labels) = (Vec::new(), Names::default(), Vec::new());
+            let (class_names, remarks) = (Vec::new(), Vec::new());
+            Ok(Table { files: vec![place], content: Content::File, ranges, names, labels, class_names, remarks })
+        })?;
+        Ok(table.files.into_iter().next().unwrap_or_default())
     }
 }
 
-/// Asks the system about every file.
-fn stamps(files: &[PathBuf]) -> Result<Vec<Stamp>, OpenError> {
-    let mut stamps: Vec<Option<io::Result<Stamp>>> = files.iter().map(|_| None).collect();
-    parallel::for_each(&mut stamps, 1, |i, made| *made = Some(stamp(&files[i])));
-    let named = |(made, file): (io::Result<Stamp>, &PathBuf)| {
-        made.map_err(|source| OpenError::Io { path: file.clone(), source })
-    };
-    stamps.into_iter().flatten().zip(files).map(named).collect()
-}
-
-fn stamp(file: &Path) -> io::Result<Stamp> {
-    let path = fs::canonicalize(file)?;
-    let mut about = fs::metadata(&path)?;
-    // Clocks of file systems tick. Once the tick of the last change is over, any later change has another time.
-    if let Ok(age) = SystemTime::now().duration_since(about.modified()?) {
-        let whole_seconds = nanoseconds(about.modified()?) % 1_000_000_000 == 0;
-        let tick = Duration::from_millis(if whole_seconds { 2000 } else { 20 });
-        if age < tick {
-            std::thread::sleep(tick - age);
-            about = fs::metadata(&path)?;
-        }
-    }
-    Ok(Stamp {
-        path: path.as_os_str().as_encoded_bytes().to_vec(),
-        name: file.file_name().unwrap_or_default().as_encoded_bytes().to_vec(),
-        bytes: about.len(),
-        modified: nanoseconds(about.modified()?),
-    })
-}
-
-/// Nanoseconds since 1970; negative before.
-fn nanoseconds(time: SystemTime) -> i128 {
-    match time.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(after) => after.as_nanos() as i128,
-        Err(before) => -(before.duration().as_nanos() as i128),
-    }
-}
-
-/// Which entry is for these files, whatever their state and the parser's version: the new one replaces the old.
-fn slot(kind: &str, stamps: &[Stamp]) -> String {
-    let mut hash = Fingerprint::new();
-    hash.add(kind.trim_end_matches(|c: char| c.is_ascii_digit()).as_bytes());
-    for stamp in stamps {
-        hash.add(&stamp.path);
-        hash.add(&stamp.name);
-    }
-    format!("{:016x}", hash.finish())
-}
-
-/// The state the files are in.
-fn version(stamps: &[Stamp]) -> String {
-    let mut hash = Fingerprint::new();
-    for stamp in stamps {
-        hash.add(&stamp.bytes.to_le_bytes());
-        hash.add(&stamp.modified.to_le_bytes());
-    }
-    format!("{:016x}", hash.finish())
-}
-
-/// The table of an entry that is there, whole, and about these files as they are now.
-fn load(path: &Path, kind: &str, stamps: &[Stamp], files: &[PathBuf], unpacking: &Unpacking) -> Option<Table> {
+/// The tables of an entry that is there, whole, and about these files as they are now.
+fn load(path: &Path, kind: &str, stamps: &[Stamp], files: &[PathBuf], unpacking: &Unpacking) -> Option<Vec<Table>> {
     let entry = entry(&fs::read(path).ok()?)?;
     let whole = |(i, bytes): (usize, &u64)| fs::metadata(unpacking.path(i)).is_ok_and(|m| m.len() == *bytes);
-    if entry.kind != kind || entry.stamps != stamps || !entry.unpacked.iter().enumerate().all(whole) {
+    if entry.kind != kind || *entry.stamps != *stamps || !entry.unpacked.iter().enumerate().all(whole) {
         return None;
     }
-    table(entry, files, unpacking)
+    // Says that it is in use. A folder that cannot be written to is never tidied up either.
+    _ = File::options().append(true).open(path).and_then(|file| file.set_modified(SystemTime::now()));
+    tables(entry, files, unpacking)
 }
 
 /// Reads an entry, where it is whole.
-fn entry(bytes: &[u8]) -> Option<Entry> {
+fn entry(bytes: &[u8]) -> Option<Entry<'static>> {
     let (checksum, payload) = bytes.strip_prefix(SIGNATURE)?.split_first_chunk::<4>()?;
     if checksum_of(payload) != *checksum {
         return None;
@@ -203,25 +168,29 @@ fn entry(bytes: &[u8]) -> Option<Entry> {
     postcard::from_bytes(payload).ok()
 }
 
-/// The table of an entry, where all that it refers to is there.
-fn table(entry: Entry, files: &[PathBuf], unpacking: &Unpacking) -> Option<Table> {
+/// The tables of an entry, where all that they refer to is there.
+fn tables(entry: Entry, files: &[PathBuf], unpacking: &Unpacking) -> Option<Vec<Table>> {
     let file = |place: &Place| match *place {
         Place::Given(i) => files.get(i as usize).cloned(),
         Place::Unpacked(i) => Some(unpacking.path(i as usize)),
     };
-    let mut table = entry.table;
-    table.files = entry.places.iter().map(file).collect::<Option<_>>()?;
-    table.is_consistent().then_some(table)
+    let mut tables = entry.tables.into_owned();
+    if entry.places.len() != tables.len() {
+        return None;
+    }
+    for (table, places) in tables.iter_mut().zip(&entry.places) {
+        table.files = places.iter().map(file).collect::<Option<_>>()?;
+    }
+    tables.iter().all(Table::is_consistent).then_some(tables)
 }
 
-/// Reads bytes as an entry, with and without what guards it against damage, and uses the table in all ways but reading
+/// Reads bytes as an entry, with and without what guards it against damage, and uses the tables in all ways but reading
 /// images. For fuzzing.
 pub(super) fn read_bytes(bytes: &[u8]) {
     let files = [PathBuf::from("bytes")];
     let unpacking = Unpacking::new(PathBuf::new(), String::new(), String::new());
     for entry in [entry(bytes), postcard::from_bytes(bytes).ok()].into_iter().flatten() {
-        if let Some(mut table) = table(entry, &files, &unpacking) {
-            table.keep_files(0..1);
+        for table in tables(entry, &files, &unpacking).into_iter().flatten() {
             let source = RangeSource::new("bytes".to_owned(), table);
             (0..source.len()).for_each(|index| _ = (source.name(index), source.label(index)));
             _ = (source.describe(), source.fingerprint());
@@ -242,7 +211,6 @@ fn checksum_of(bytes: &[u8]) -> [u8; 4] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ranges::{Content, Names};
     use super::*;
     use std::io::Write;
 

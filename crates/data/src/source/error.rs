@@ -1,6 +1,6 @@
 //! Why a source or an image cannot be read. A message names the thing, and the way out.
 
-use super::{cache, folder_index, thousands};
+use super::{cache, parts, thousands};
 use crate::decode::{self, DecodeError};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -79,9 +79,9 @@ pub enum OpenError {
     },
     /// A folder that can be understood in two ways.
     #[error(
-        "{}: holds {first} and {second}. Name the one you mean: a file, a pattern such as {}, or a folder with \
-         only one kind",
-        path.display(), path.join("*.tar").display()
+        "{}: holds {first} and {second}. Name the one you mean: a file such as {}, several as a pattern, or a folder \
+         with only one kind",
+        path.display(), example.display()
     )]
     Mixed {
         /// The folder.
@@ -90,6 +90,8 @@ pub enum OpenError {
         first: String,
         /// Another.
         second: String,
+        /// A file that could be named.
+        example: PathBuf,
     },
     /// A folder without images.
     #[error(
@@ -170,10 +172,11 @@ fn no_test(path: &Path) -> String {
         let example = "a folder with files named after their part (train-000.tar, val-000.tar)";
         return format!("files that are named are all for training. Give {example}, or the held-out files themselves");
     }
-    let folders = folder_index::TEST_FOLDERS.join(" or ");
+    let names = parts::HELD_OUT.join(" or ");
     let (val, train) = (path.join("val"), path.join("train"));
     format!(
-        "no sub-folder and no file named {folders}. Put them in {}, next to {}, or give their folder itself",
+        "they would be in a folder or in files named {names}, beside others named train. Put them in {}, next to {}, \
+         or give their folder itself",
         val.display(),
         train.display()
     )

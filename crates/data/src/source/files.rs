@@ -33,7 +33,5 @@ pub(super) fn read(
 /// Sizes of many files. One that cannot be asked counts as size 0.
 pub(super) fn sizes(count: usize, path: impl Fn(usize) -> PathBuf + Sync) -> Vec<u64> {
     const SHARE: usize = 512;
-    let mut sizes = vec![0; count];
-    parallel::for_each(&mut sizes, SHARE, |i, size| *size = fs::metadata(path(i)).map_or(0, |about| about.len()));
-    sizes
+    parallel::map(count, SHARE, |i| fs::metadata(path(i)).map_or(0, |about| about.len()))
 }

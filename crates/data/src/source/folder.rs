@@ -1,14 +1,14 @@
 //! A folder of image files, searched to any depth.
 //!
 //! Without labels is the normal case. Where every image lies in one of at least two first-level sub-folders, those are
-//! the classes; the two splits of a data set share one list of classes, so that a class missing from one of them cannot
-//! shift the labels.
+//! the classes. Of a split data set, the training part has the list of classes, so that neither a class missing from the
+//! held-out part nor a folder of another meaning there can shift the labels.
 
 use super::folder_index::{self, Index};
-use super::{Fingerprint, OpenError, ReadError, Source, Split, Stored, files, printable, thousands};
+use super::parts::Part;
+use super::{Fingerprint, OpenError, ReadError, Source, Split, Stored, describe, files, printable};
 use crate::decode::DecodeLimits;
-use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -20,6 +20,7 @@ pub struct FolderSource {
     class_names: Vec<String>,
     /// The label of every folder of the index; empty without labels.
     folder_labels: Vec<u32>,
+    remarks: Vec<String>,
     fingerprint: OnceLock<u64>,
 }
 
@@ -33,22 +34,29 @@ impl FolderSource {
         if !kind.is_dir() {
             return Err(OpenError::NotAFolder { path: path.to_path_buf() });
         }
-        let parts = folder_index::split_folders(path)?;
-        let (root, sibling) = match (parts, split) {
-            (Some(parts), Split::Train) => (parts.train, parts.test),
-            (Some(parts), Split::Test) => match parts.test {
-                Some(test) => (test, Some(parts.train)),
-                None => return Err(OpenError::NoTestSplit { path: path.to_path_buf() }),
-            },
-            (None, Split::Train) => (path.to_path_buf(), None),
-            (None, Split::Test) => return Err(OpenError::NoTestSplit { path: path.to_path_buf() }),
+        let no_test = || OpenError::NoTestSplit { path: path.to_path_buf() };
+        let mut remarks = Vec::new();
+        let (root, train) = match folder_index::split_folders(path)? {
+            Some(parts) => {
+                if let Some(first) = parts.unused.first() {
+                    let (count, first) = (parts.unused.len(), path.join(first));
+                    remarks.push(format!(
+                        "images beside the two parts are not used, {count} time(s): {}",
+                        first.display()
+                    ));
+                }
+                let root = if split == Split::Train { Some(parts.train.clone()) } else { parts.test };
+                (root.ok_or_else(no_test)?, parts.train)
+            }
+            None if split == Split::Train => (path.to_path_buf(), path.to_path_buf()),
+            None => return Err(no_test()),
         };
         let index = folder_index::list(&root)?;
         if index.entries.is_empty() {
-            return Err(OpenError::NoImages { path: root, others: index.others, first_other: index.first_other });
+            return Err(no_images(root, index));
         }
-        let (class_names, folder_labels) = classes(&root, sibling.as_deref(), &index)?;
-        Ok(Self { root, index, class_names, folder_labels, fingerprint: OnceLock::new() })
+        let (class_names, folder_labels) = classes(&train, &index, &mut remarks)?;
+        Ok(Self { root, index, class_names, folder_labels, remarks, fingerprint: OnceLock::new() })
     }
 
     fn relative(&self, index: usize) -> PathBuf {
@@ -57,26 +65,48 @@ impl FolderSource {
     }
 }
 
-/// Class names and the label of every folder of the index; both empty where the folders do not form classes.
-fn classes(root: &Path, sibling: Option<&Path>, index: &Index) -> Result<(Vec<String>, Vec<u32>), OpenError> {
+/// The error for a folder without images.
+fn no_images(path: PathBuf, index: Index) -> OpenError {
+    let Some(container) = index.container else {
+        return OpenError::NoImages { path, others: index.others, first_other: index.first_other };
+    };
+    let container = path.join(container);
+    let folder = container.parent().unwrap_or(&path).display();
+    let problem = format!("no images in it or below, but {}. Give its folder: {folder}", container.display());
+    OpenError::Format { path, problem }
+}
+
+/// Class names and the label of every folder of the index; both empty where the folders of the training part form no
+/// classes, or those of the index are not among them.
+fn classes(train: &Path, index: &Index, remarks: &mut Vec<String>) -> Result<(Vec<String>, Vec<u32>), OpenError> {
     let none = Ok((Vec::new(), Vec::new()));
-    let first_level = |folder: &PathBuf| folder.components().next().map(|c| c.as_os_str().to_os_string());
-    let Some(used) = index.folders.iter().map(first_level).collect::<Option<Vec<OsString>>>() else { return none };
-    let distinct: BTreeSet<&OsString> = used.iter().collect();
-    let mut names = folder_index::sub_folders(root)?;
-    match sibling {
-        Some(sibling) => names.extend(folder_index::sub_folders(sibling)?),
-        None if distinct.len() < 2 => return none,
-        None => {}
-    }
-    if names.len() < 2 {
+    let classes: Vec<OsString> = folder_index::class_folders(train)?.into_iter().flatten().collect();
+    let shown = |name: &OsStr| printable(&name.to_string_lossy()).into_owned();
+    if classes.iter().all(|name| name.to_str().is_some_and(|name| Part::of_folder(name).is_some())) {
+        if let Some(first) = classes.first() {
+            remarks
+                .push(format!("`{}` is for training like everything here: there is no folder `train`", shown(first)));
+        }
         return none;
     }
-    let names: Vec<OsString> = names.into_iter().collect();
-    // `used` came from a listing of the same folder: a name is missing only if it appeared in between.
-    let label = |name: &OsString| names.binary_search(name).ok().map(|label| label as u32);
-    let Some(labels) = used.iter().map(label).collect() else { return none };
-    Ok((names.iter().map(|name| printable(&name.to_string_lossy()).into_owned()).collect(), labels))
+    if classes.len() < 2 {
+        return none;
+    }
+    let mut labels = Vec::with_capacity(index.folders.len());
+    for folder in &index.folders {
+        let name = folder.components().next().map_or(OsStr::new(""), |first| first.as_os_str());
+        let Ok(label) = classes.binary_search_by(|class| class.as_os_str().cmp(name)) else {
+            let problem = if name.is_empty() {
+                "some lie in no folder".to_owned()
+            } else {
+                format!("`{}` is no class of {}", shown(name), train.display())
+            };
+            remarks.push(format!("these held-out images have no labels: {problem}"));
+            return none;
+        };
+        labels.push(label as u32);
+    }
+    Ok((classes.iter().map(|name| shown(name)).collect(), labels))
 }
 
 impl Source for FolderSource {
@@ -109,12 +139,7 @@ impl Source for FolderSource {
     }
 
     fn describe(&self) -> String {
-        let images = thousands(self.len());
-        let classes = match self.class_names.len() {
-            0 => String::new(),
-            n => format!(" in {} classes", thousands(n)),
-        };
-        format!("{}: {images} images{classes}", self.root.display())
+        describe(self.root.display(), self)
     }
 
     fn fingerprint(&self) -> u64 {
@@ -124,10 +149,12 @@ impl Source for FolderSource {
             for (index, size) in sizes.into_iter().enumerate() {
                 hash.add_entry(self.relative(index).as_os_str().as_encoded_bytes(), size, self.label(index));
             }
-            for name in &self.class_names {
-                hash.add(name.as_bytes());
-            }
+            hash.add_classes(&self.class_names);
             hash.finish()
         })
+    }
+
+    fn remarks(&self) -> &[String] {
+        &self.remarks
     }
 }

@@ -8,15 +8,14 @@
 //! memory.
 
 use super::OpenError;
+use super::held::is_container;
+use super::parts::Part;
 use crate::decode::EXTENSIONS;
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Sub-folders that hold the held-out images, best first.
-pub(super) const TEST_FOLDERS: [&str; 4] = ["val", "validation", "valid", "test"];
-const TRAIN_FOLDER: &str = "train";
 
 /// An image file.
 pub(super) struct Entry {
@@ -36,12 +35,14 @@ pub(super) struct Index {
     pub others: usize,
     /// The first of them.
     pub first_other: Option<String>,
+    /// One that holds images itself, such as a parquet file.
+    pub container: Option<PathBuf>,
 }
 
 /// Lists all images below `root`. Hidden files and folders are passed over.
 pub(super) fn list(root: &Path) -> Result<Index, OpenError> {
     let mut found = Vec::new();
-    let (mut others, mut first_other) = (0, None);
+    let (mut others, mut first_other, mut container) = (0, None, None);
     // Every real folder is read once, whatever links lead to it, which also ends every circle. Links wait until the
     // plain folders are done, so that an image goes by its plain path where it has one.
     let mut seen = HashSet::new();
@@ -49,27 +50,24 @@ pub(super) fn list(root: &Path) -> Result<Index, OpenError> {
     let mut links: BTreeSet<PathBuf> = BTreeSet::new();
     while let Some(folder) = plain.pop().or_else(|| links.pop_first()) {
         let path = root.join(&folder);
-        let listing = fs::canonicalize(&path)
-            .and_then(|real| if seen.insert(real) { fs::read_dir(&path).map(Some) } else { Ok(None) });
-        let listing = match listing {
-            Ok(Some(listing)) => listing,
-            Ok(None) => continue,
-            Err(source) => return Err(OpenError::Io { path, source }),
-        };
+        let real = fs::canonicalize(&path).map_err(|source| OpenError::Io { path: path.clone(), source })?;
+        if !seen.insert(real) {
+            continue;
+        }
         let mut names: Vec<Box<OsStr>> = Vec::new();
-        for entry in listing {
-            let entry = entry.map_err(|source| OpenError::Io { path: path.clone(), source })?;
-            let name = entry.file_name();
-            if name.as_encoded_bytes().starts_with(b".") {
-                continue;
-            }
-            match kind(&entry) {
+        for found in visible(&path)? {
+            let (name, kind) = found?;
+            match kind {
                 Kind::Folder => plain.push(folder.join(name)),
                 Kind::LinkedFolder => _ = links.insert(folder.join(name)),
                 Kind::File if is_image(&name) => names.push(name.into_boxed_os_str()),
                 Kind::File => {
                     others += 1;
-                    first_other.get_or_insert_with(|| folder.join(name).display().to_string());
+                    let path = folder.join(&name);
+                    first_other.get_or_insert_with(|| path.display().to_string());
+                    if container.is_none() && is_container(&name.to_string_lossy()) {
+                        container = Some(path);
+                    }
                 }
                 Kind::Neither => {}
             }
@@ -84,8 +82,8 @@ pub(super) fn list(root: &Path) -> Result<Index, OpenError> {
     if count > u32::MAX as usize {
         return Err(OpenError::TooMany { path: root.to_path_buf(), count });
     }
-    let mut index =
-        Index { folders: Vec::with_capacity(found.len()), entries: Vec::with_capacity(count), others, first_other };
+    let (folders, entries) = (Vec::with_capacity(found.len()), Vec::with_capacity(count));
+    let mut index = Index { folders, entries, others, first_other, container };
     for (folder, names) in found {
         let number = index.folders.len() as u32;
         index.folders.push(folder);
@@ -94,23 +92,40 @@ pub(super) fn list(root: &Path) -> Result<Index, OpenError> {
     Ok(index)
 }
 
-/// Some image below `root`, links to folders not followed: the first that is found, so that a large folder is no work.
+/// Some image below `root`: the first that is found, so that a large folder is no work.
 pub(super) fn first_image(root: &Path) -> Result<Option<PathBuf>, OpenError> {
     let mut folders = vec![root.to_path_buf()];
+    // Every circle has a link in it.
+    let mut linked = HashSet::new();
     while let Some(folder) = folders.pop() {
-        let refused = |source| OpenError::Io { path: folder.clone(), source };
-        for entry in fs::read_dir(&folder).map_err(refused)? {
-            let entry = entry.map_err(refused)?;
-            let name = entry.file_name();
-            match kind(&entry) {
-                _ if name.as_encoded_bytes().starts_with(b".") => {}
-                Kind::Folder => folders.push(entry.path()),
-                Kind::File if is_image(&name) => return Ok(Some(entry.path())),
+        for found in visible(&folder)? {
+            let (name, kind) = found?;
+            let path = folder.join(&name);
+            match kind {
+                Kind::File if is_image(&name) => return Ok(Some(path)),
+                Kind::Folder => folders.push(path),
+                Kind::LinkedFolder if fs::canonicalize(&path).is_ok_and(|real| linked.insert(real)) => {
+                    folders.push(path);
+                }
                 _ => {}
             }
         }
     }
     Ok(None)
+}
+
+/// What is visible directly in a folder, in the order of the file system.
+fn visible(folder: &Path) -> Result<impl Iterator<Item = Result<(OsString, Kind), OpenError>>, OpenError> {
+    let refused = move |source| OpenError::Io { path: folder.to_path_buf(), source };
+    let listing = fs::read_dir(folder).map_err(refused)?;
+    Ok(listing.filter_map(move |entry| match entry {
+        Ok(entry) => {
+            let name = entry.file_name();
+            let is_hidden = name.as_encoded_bytes().starts_with(b".");
+            (!is_hidden).then(|| Ok((name, kind(&entry))))
+        }
+        Err(source) => Some(Err(refused(source))),
+    }))
 }
 
 enum Kind {
@@ -145,43 +160,63 @@ pub(super) fn is_image(name: &OsStr) -> bool {
 }
 
 /// The folders of a split data set.
+#[derive(Debug)]
 pub(super) struct SplitFolders {
     pub train: PathBuf,
     pub test: Option<PathBuf>,
+    /// Folders with images, and an image, that neither part holds.
+    pub unused: Vec<OsString>,
 }
 
-/// Recognises `train` beside `val` or `test`: no images at the top, and no other folders that would be left out.
+/// Recognises `train` beside `val` or `test`, whatever else is there, and `train` where nothing else holds images.
+/// `train` beside other folders with images is a class like them.
 pub(super) fn split_folders(root: &Path) -> Result<Option<SplitFolders>, OpenError> {
-    let mut folders = BTreeSet::new();
-    for entry in fs::read_dir(root).map_err(|source| OpenError::Io { path: root.to_path_buf(), source })? {
-        let entry = entry.map_err(|source| OpenError::Io { path: root.to_path_buf(), source })?;
-        let name = entry.file_name();
-        if name.as_encoded_bytes().starts_with(b".") {
-            continue;
-        }
-        match kind(&entry) {
-            Kind::Folder | Kind::LinkedFolder => _ = folders.insert(name),
-            Kind::File if is_image(&name) => return Ok(None),
+    let (mut parts, mut others, mut unused) = (Vec::new(), Vec::new(), Vec::new());
+    for found in visible(root)? {
+        let (name, kind) = found?;
+        match kind {
+            Kind::Folder | Kind::LinkedFolder => match name.to_str().and_then(Part::of_folder) {
+                Some(part) => parts.push((part, name)),
+                None => others.push(name),
+            },
+            // One says enough: there may be millions.
+            Kind::File if unused.is_empty() && is_image(&name) => unused.push(name),
             Kind::File | Kind::Neither => {}
         }
     }
-    let is_known = |name: &OsString| name == TRAIN_FOLDER || TEST_FOLDERS.iter().any(|test| name == test);
-    if !folders.contains(OsStr::new(TRAIN_FOLDER)) || !folders.iter().all(is_known) {
-        return Ok(None);
-    }
-    let test = TEST_FOLDERS.iter().find(|name| folders.contains(OsStr::new(name)));
-    Ok(Some(SplitFolders { train: root.join(TRAIN_FOLDER), test: test.map(|name| root.join(name)) }))
-}
-
-/// Names of the visible folders directly below `root`, sorted.
-pub(super) fn sub_folders(root: &Path) -> Result<BTreeSet<OsString>, OpenError> {
-    let mut names = BTreeSet::new();
-    for entry in fs::read_dir(root).map_err(|source| OpenError::Io { path: root.to_path_buf(), source })? {
-        let entry = entry.map_err(|source| OpenError::Io { path: root.to_path_buf(), source })?;
-        let name = entry.file_name();
-        if matches!(kind(&entry), Kind::Folder | Kind::LinkedFolder) && !name.as_encoded_bytes().starts_with(b".") {
-            names.insert(name);
+    // Of `val2014` and `val2017`, the later one.
+    parts.sort_unstable_by_key(|(part, name)| (*part, Reverse(name.clone())));
+    let first = |train: bool| parts.iter().position(|(part, _)| (*part == Part::Train) == train);
+    let (Some(train), test) = (first(true), first(false)) else { return Ok(None) };
+    for name in others {
+        // What cannot be looked into (`lost+found`) is not used in any case.
+        if let Ok(Some(_)) = first_image(&root.join(&name)) {
+            unused.push(name);
         }
     }
-    Ok(names)
+    if test.is_none() && !unused.is_empty() {
+        return Ok(None);
+    }
+    let folder = |i: usize| root.join(&parts[i].1);
+    let (train_folder, test_folder) = (folder(train), test.map(folder));
+    let left = parts.iter().enumerate().filter(|(i, _)| *i != train && Some(*i) != test);
+    unused.extend(left.map(|(_, (_, name))| name.clone()));
+    unused.sort_unstable();
+    Ok(Some(SplitFolders { train: train_folder, test: test_folder, unused }))
+}
+
+/// The folders directly below `root` that hold images, sorted; none where an image lies beside them.
+pub(super) fn class_folders(root: &Path) -> Result<Option<BTreeSet<OsString>>, OpenError> {
+    let mut folders = BTreeSet::new();
+    for found in visible(root)? {
+        let (name, kind) = found?;
+        match kind {
+            Kind::File if is_image(&name) => return Ok(None),
+            Kind::Folder | Kind::LinkedFolder if first_image(&root.join(&name))?.is_some() => {
+                folders.insert(name);
+            }
+            _ => {}
+        }
+    }
+    Ok(Some(folders))
 }

@@ -1,7 +1,7 @@
 //! Which format the content of a file is in, whatever its name.
 
 use super::gzip::{self, Gunzip};
-use super::{OpenError, list, tar};
+use super::{OpenError, held, list, tar};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -59,14 +59,12 @@ impl FileKind {
         let start = start(File::open(path).map_err(refused)?).map_err(refused)?;
         if start.starts_with(&gzip::SIGNATURE) {
             let packed = Gunzip::new(File::open(path).map_err(refused)?);
-            let inside = self::start(packed).map_err(|error| {
-                wrong(&format!("damaged gzip data: {error}. Was the file copied or downloaded completely?"))
-            })?;
-            return by_content(&inside)
+            let inside = self::start(packed).map_err(|error| gzip::refused(path, error))?;
+            return by_content(path, &inside)
                 .map(FileKind::Images)
                 .ok_or_else(|| wrong("gzip, but neither a tar archive nor an IDX file inside"));
         }
-        if let Some(format) = by_content(&start) {
+        if let Some(format) = by_content(path, &start) {
             return Ok(FileKind::Images(format));
         }
         let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default().to_ascii_lowercase();
@@ -90,8 +88,11 @@ fn start(input: impl Read) -> io::Result<Vec<u8>> {
     Ok(start)
 }
 
-fn by_content(start: &[u8]) -> Option<Format> {
+fn by_content(path: &Path, start: &[u8]) -> Option<Format> {
+    let is_tar_name = || path.file_name().and_then(OsStr::to_str).is_some_and(held::is_tar_name);
     match start {
+        // Nothing, or the zeros that end an archive: a shard without images, which only its name tells.
+        _ if start.iter().all(|&byte| byte == 0) && is_tar_name() => Some(Format::Tar),
         [b'P', b'A', b'R', b'1', ..] => Some(Format::Parquet),
         // Two zero bytes, the type (unsigned bytes), the number of dimensions.
         [0, 0, 8, 1..=4, ..] => Some(Format::Idx),

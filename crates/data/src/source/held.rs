@@ -1,7 +1,7 @@
 //! Which files of images a folder holds, apart from plain image files, and how they are split.
 
-use super::folder_index::TEST_FOLDERS;
 use super::formats::Format;
+use super::parts::{HELD_OUT, Part};
 use super::{OpenError, Split};
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,6 +9,10 @@ use std::path::{Path, PathBuf};
 
 /// Folders that the usual archives unpack to.
 const CIFAR_FOLDERS: [&str; 2] = ["cifar-10-batches-bin", "cifar-100-binary"];
+
+const PARQUET: [&str; 1] = [".parquet"];
+const TAR: [&str; 3] = [".tar", ".tar.gz", ".tgz"];
+const IDX: [&str; 2] = ["idx3-ubyte", "idx3-ubyte.gz"];
 
 /// Files of one format.
 #[derive(Debug)]
@@ -19,13 +23,13 @@ pub(super) struct Held {
     pub test: Vec<PathBuf>,
     /// The file of class names, for CIFAR.
     pub class_names: Option<PathBuf>,
-    /// Files that neither part uses.
-    pub unused: Vec<PathBuf>,
+    /// What a person should know about the choice.
+    pub remarks: Vec<String>,
 }
 
 impl Held {
     fn new(format: Format) -> Self {
-        Self { format, train: Vec::new(), test: Vec::new(), class_names: None, unused: Vec::new() }
+        Self { format, train: Vec::new(), test: Vec::new(), class_names: None, remarks: Vec::new() }
     }
 
     /// Files that the user named, all for training.
@@ -60,10 +64,10 @@ pub(super) fn look(root: &Path) -> Result<Vec<Held>, OpenError> {
     }
     // Relative paths of archives, here and in the folders that name a part.
     let mut archives: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
-    for folder in ["data", "train"].iter().chain(&TEST_FOLDERS) {
+    for folder in ["data", "train", "training"].iter().chain(&HELD_OUT) {
         archives.extend(if_there(&root.join(folder))?.iter().map(|name| Path::new(folder).join(name)));
     }
-    for (format, endings) in [(Format::Parquet, &[".parquet"][..]), (Format::Tar, &[".tar", ".tar.gz", ".tgz"][..])] {
+    for (format, endings) in [(Format::Parquet, &PARQUET[..]), (Format::Tar, &TAR)] {
         let ends = |path: &&PathBuf| has_ending(&path.to_string_lossy(), endings);
         let files: Vec<&PathBuf> = archives.iter().filter(ends).collect();
         if !files.is_empty() {
@@ -94,6 +98,16 @@ fn has_ending(name: &str, endings: &[&str]) -> bool {
     endings.iter().any(|ending| last(ending.len()).is_some_and(|end| end.eq_ignore_ascii_case(ending.as_bytes())))
 }
 
+/// Whether a name is that of a tar archive.
+pub(super) fn is_tar_name(name: &str) -> bool {
+    has_ending(name, &TAR)
+}
+
+/// Whether a name is that of a file with images inside.
+pub(super) fn is_container(name: &str) -> bool {
+    is_tar_name(name) || has_ending(name, &PARQUET) || has_ending(name, &IDX)
+}
+
 fn if_there(folder: &Path) -> Result<BTreeSet<String>, OpenError> {
     if folder.is_dir() { visible_files(folder) } else { Ok(BTreeSet::new()) }
 }
@@ -119,7 +133,9 @@ pub(super) fn idx_labels(images: &Path) -> Option<PathBuf> {
     let name = images.file_name()?.to_str().filter(|name| name.contains("images"))?;
     let labels = images.with_file_name(name.replacen("images", "labels", 1).replacen("idx3", "idx1", 1));
     let packed = labels.extension().is_some_and(|extension| extension == "gz");
-    let other = if packed { labels.with_extension("") } else { PathBuf::from(format!("{}.gz", labels.display())) };
+    let mut with_gz = labels.clone().into_os_string();
+    with_gz.push(".gz");
+    let other = if packed { labels.with_extension("") } else { PathBuf::from(with_gz) };
     [labels, other].into_iter().find(|path| path.is_file())
 }
 
@@ -160,25 +176,50 @@ fn cifar_names(file: &Path, format: Format) -> Option<PathBuf> {
 /// Splits files by a word in their relative paths: `train-000.tar`, `imagenet-val-03.tar`, `data/test.parquet`. Without
 /// `train` among them, all are for training.
 fn by_split_words(format: Format, root: &Path, files: &[&PathBuf]) -> Held {
-    let part = |word: &str| ["train"].into_iter().chain(TEST_FOLDERS).find(|part| *part == word);
-    let word = |file: &PathBuf| {
-        let text = file.to_string_lossy().to_ascii_lowercase();
-        text.split(|c: char| !c.is_ascii_alphabetic()).find_map(part)
-    };
     let mut held = Held::new(format);
-    let words: Vec<Option<&str>> = files.iter().map(|file| word(file)).collect();
-    let path = |i: usize| root.join(files[i]);
-    if !words.contains(&Some("train")) {
-        held.train = (0..files.len()).map(path).collect();
-        return held;
-    }
-    let test = TEST_FOLDERS.into_iter().find(|test| words.contains(&Some(test)));
-    for (i, word) in words.into_iter().enumerate() {
-        match word {
-            Some("train") => held.train.push(path(i)),
-            Some(_) if word == test => held.test.push(path(i)),
-            _ => held.unused.push(path(i)),
+    let parts: Vec<Option<Part>> = files.iter().map(|file| Part::of_path(&file.to_string_lossy())).collect();
+    let test = parts.iter().flatten().filter(|part| **part != Part::Train).min().copied();
+    let is_split = parts.contains(&Some(Part::Train));
+    let (mut unused, mut meant) = (Vec::new(), Vec::new());
+    for (part, file) in parts.into_iter().zip(files) {
+        let path = root.join(file);
+        match part {
+            Some(Part::Train) => held.train.push(path),
+            Some(_) if is_split && part == test => held.test.push(path),
+            _ if is_split => unused.push(path),
+            _ => {
+                meant.extend(part.map(|_| path.clone()));
+                held.train.push(path);
+            }
         }
     }
+    let mut remark = |files: &[PathBuf], what: &str| {
+        let first =
+            files.first().map(|first| format!("{} file(s) {what}, the first: {}", files.len(), first.display()));
+        held.remarks.extend(first);
+    };
+    remark(&unused, "belong to no part and are not used");
+    remark(&meant, "are named as held out and are for training like all others, because none is named `train`");
     held
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn labels_are_found_in_a_folder_whose_name_is_no_text() {
+        let name = [b"data-idx-\xff-".as_slice(), std::process::id().to_string().as_bytes()].concat();
+        let folder = std::env::temp_dir().join(OsStr::from_bytes(&name));
+        // Some file systems take only text.
+        if fs::create_dir_all(&folder).is_err() {
+            return;
+        }
+        fs::write(folder.join("train-labels-idx1-ubyte.gz"), b"").unwrap();
+        let labels = idx_labels(&folder.join("train-images-idx3-ubyte"));
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(labels, Some(folder.join("train-labels-idx1-ubyte.gz")));
+    }
 }

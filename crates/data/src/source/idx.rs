@@ -119,7 +119,7 @@ impl<'a> Input<'a> {
 
     fn failed(&self, error: io::Error) -> OpenError {
         if self.is_gzip {
-            return wrong(self.path, format!("damaged gzip data: {error}. Was it copied or downloaded completely?"));
+            return gzip::refused(self.path, error);
         }
         OpenError::Io { path: self.path.to_path_buf(), source: error }
     }

@@ -19,9 +19,11 @@ mod list;
 mod open;
 mod parallel;
 mod parquet;
+mod parts;
 mod pattern;
 mod ranges;
 mod reader;
+mod stamp;
 mod synthetic;
 mod tar;
 mod unpacking;
@@ -131,6 +133,11 @@ impl Fingerprint {
         self.add(&label.map_or(u64::MAX, u64::from).to_le_bytes());
     }
 
+    /// Adds the classes that labels mean.
+    pub(crate) fn add_classes(&mut self, names: &[String]) {
+        names.iter().for_each(|name| self.add(name.as_bytes()));
+    }
+
     pub(crate) fn finish(&self) -> u64 {
         self.0
     }
@@ -146,6 +153,15 @@ pub(crate) fn printable(name: &str) -> Cow<'_, str> {
         if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
     }
     Cow::Owned(shown)
+}
+
+/// A source in one line: what it is called, how many images, how many classes.
+pub(crate) fn describe(name: impl std::fmt::Display, source: &dyn Source) -> String {
+    let classes = match source.class_names().len() {
+        0 => String::new(),
+        n => format!(" in {} classes", thousands(n)),
+    };
+    format!("{name}: {} images{classes}", thousands(source.len()))
 }
 
 /// 7390 as `7,390`.

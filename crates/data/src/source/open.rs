@@ -18,8 +18,9 @@ use std::sync::Arc;
 
 /// Opens a source. `spec` is one of
 ///
-/// - a folder of images, searched to any depth. With a sub-folder `train`, no images beside it and at most `val` or
-///   `test` folders next to it, it is split, and `split` chooses. Any other folder is all for training;
+/// - a folder of images, searched to any depth. With a sub-folder `train` (`training`, `train2017`) beside one called
+///   `val`, `validation`, `valid`, `test` or `testing`, or with `train` alone, it is split, and `split` chooses. Any
+///   other folder is all for training;
 /// - a folder with CIFAR, IDX, tar or parquet files, split by the names these usually have;
 /// - a tar archive (plain or gzip), a parquet, IDX or CIFAR file, or several as a pattern: `shard-{000..146}.tar`,
 ///   `data/*.parquet`;
@@ -61,9 +62,8 @@ fn open_with(spec: &str, split: Split, seed: u64, cache: &Cache) -> Result<Arc<d
 
 /// A source of files that the user named.
 fn from_files(spec: &str, files: &[PathBuf], cache: &Cache) -> Result<Arc<dyn Source>, OpenError> {
-    let mut kinds: Vec<Option<Result<FileKind, OpenError>>> = files.iter().map(|_| None).collect();
-    parallel::for_each(&mut kinds, 1, |i, kind| *kind = Some(FileKind::of(&files[i])));
-    let kinds = kinds.into_iter().flatten().collect::<Result<Vec<_>, _>>()?;
+    let kinds = parallel::map(files.len(), 1, |i| FileKind::of(&files[i]));
+    let kinds = kinds.into_iter().collect::<Result<Vec<_>, _>>()?;
     let problem = |problem: String| OpenError::Format { path: PathBuf::from(spec), problem };
     let (Some(first), Some(&kind)) = (files.first(), kinds.first()) else {
         return Err(OpenError::Missing { path: PathBuf::from(spec) });
@@ -95,6 +95,7 @@ fn folder(spec: &str, split: Split, cache: &Cache) -> Result<Arc<dyn Source>, Op
             path: root.to_path_buf(),
             first: format!("{what} ({})", path.display()),
             second: format!("{} ({})", held.format.name(), example.display()),
+            example: example.clone(),
         });
     }
     if held.parts(split).0.is_empty() {
@@ -107,12 +108,7 @@ fn folder(spec: &str, split: Split, cache: &Cache) -> Result<Arc<dyn Source>, Op
         });
     }
     let mut table = table(&held, split, cache)?;
-    if let Some(first) = held.unused.first() {
-        let count = held.unused.len();
-        table
-            .remarks
-            .push(format!("{count} file(s) belong to no part and are not used, the first: {}", first.display()));
-    }
+    table.remarks.extend(held.remarks);
     Ok(Arc::new(RangeSource::new(spec.to_owned(), table)))
 }
 
@@ -122,14 +118,9 @@ fn table(held: &Held, split: Split, cache: &Cache) -> Result<Table, OpenError> {
     let first = files.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
     match held.format {
         Format::Tar => {
-            // Both parts at once: the folders inside are their classes only together.
-            let all: Vec<PathBuf> = held.train.iter().chain(&held.test).cloned().collect();
-            let mut table = tar::open(&all, cache)?;
-            table.keep_files(if split == Split::Train { 0..held.train.len() } else { held.train.len()..all.len() });
-            if table.ranges.is_empty() {
-                return Err(OpenError::NoImages { path: first.to_path_buf(), others: 0, first_other: None });
-            }
-            Ok(table)
+            // Both parts at once: the classes of one are those of the other.
+            let [train, test] = tar::open(&held.train, &held.test, cache)?;
+            Ok(if split == Split::Train { train } else { test })
         }
         Format::Parquet => parquet::open(files, others, cache),
         Format::Idx => idx::open(first, held::idx_labels(first).as_deref(), cache),

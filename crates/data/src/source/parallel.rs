@@ -5,8 +5,15 @@ use std::sync::{Mutex, PoisonError};
 /// More threads than cores, because they mostly wait.
 const HELPERS: usize = 15;
 
-/// Calls `work` on every item and its number, `share` items at a time, with several threads where there are many.
-pub(super) fn for_each<T: Send>(items: &mut [T], share: usize, work: impl Fn(usize, &mut T) + Sync) {
+/// What `work` makes of the numbers below `count`, `share` of them at a time, with several threads where there are many.
+pub(super) fn map<T: Send>(count: usize, share: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let mut made: Vec<Option<T>> = (0..count).map(|_| None).collect();
+    for_each(&mut made, share, |i, made| *made = Some(work(i)));
+    made.into_iter().flatten().collect()
+}
+
+/// Calls `work` on every item and its number.
+fn for_each<T: Send>(items: &mut [T], share: usize, work: impl Fn(usize, &mut T) + Sync) {
     let helpers = HELPERS.min(items.len().saturating_sub(1) / share.max(1));
     let parts = Mutex::new(items.chunks_mut(share.max(1)).enumerate());
     let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();

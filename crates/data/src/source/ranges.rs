@@ -3,7 +3,7 @@
 //!
 //! A parser's whole work is to fill a [`Table`]. Reading is the same for all: open the file, read the range.
 
-use super::{Fingerprint, ReadError, Source, Stored, printable, thousands};
+use super::{Fingerprint, ReadError, Source, Stored, describe, printable};
 use crate::decode::DecodeLimits;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -98,22 +98,6 @@ impl Table {
             && self.ranges.iter().all(|range| (range.file as usize) < self.files.len())
             && self.labels.iter().all(|&label| (label as usize) < self.class_names.len())
     }
-
-    /// Leaves out the images of all files but some.
-    pub(super) fn keep_files(&mut self, files: std::ops::Range<usize>) {
-        let kept: Vec<usize> =
-            (0..self.ranges.len()).filter(|&i| files.contains(&(self.ranges[i].file as usize))).collect();
-        if kept.len() == self.ranges.len() {
-            return;
-        }
-        let mut names = Names::default();
-        kept.iter().filter_map(|&i| self.names.get(i)).for_each(|name| names.push(name));
-        self.names = names;
-        self.ranges = kept.iter().map(|&i| self.ranges[i]).collect();
-        if !self.labels.is_empty() {
-            self.labels = kept.iter().map(|&i| self.labels[i]).collect();
-        }
-    }
 }
 
 /// A [`Table`] as a source.
@@ -121,8 +105,8 @@ pub(super) struct RangeSource {
     /// What the user asked for.
     spec: String,
     table: Table,
-    /// The first files of the table, kept open once they have been read from: what is removed or replaced during a run
-    /// does not disturb it. The others are opened each time, because a process may hold only so many.
+    /// The first files of the table, kept open once they have been read from: that these are removed or replaced does
+    /// not disturb a run. The others are opened each time, because a process may hold only so many.
     open: Vec<OnceLock<File>>,
     fingerprint: OnceLock<u64>,
 }
@@ -229,11 +213,7 @@ impl Source for RangeSource {
     }
 
     fn describe(&self) -> String {
-        let classes = match self.table.class_names.len() {
-            0 => String::new(),
-            n => format!(" in {} classes", thousands(n)),
-        };
-        format!("{}: {} images{classes}", self.spec, thousands(self.len()))
+        describe(&self.spec, self)
     }
 
     fn fingerprint(&self) -> u64 {
@@ -243,9 +223,7 @@ impl Source for RangeSource {
                 let name = self.table.names.get(index).unwrap_or_default();
                 hash.add_entry(name.as_bytes(), range.bytes, self.label(index));
             }
-            for name in &self.table.class_names {
-                hash.add(name.as_bytes());
-            }
+            hash.add_classes(&self.table.class_names);
             hash.finish()
         })
     }

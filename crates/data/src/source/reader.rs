@@ -21,7 +21,7 @@ impl Reader {
 
     /// Reads image `index` into `image`, whose old content is lost, on success or not.
     pub fn read<S: Source + ?Sized>(&mut self, source: &S, index: usize, image: &mut Image) -> Result<(), ReadError> {
-        self.read_reduced(source, index, &mut |_, _| Reduction::None, image)
+        self.read_reduced(source, index, &mut |_, _| Reduction::None, image).map(|_| ())
     }
 
     /// As [`Self::read`], but smaller where the format can do that for less: see [`Decoder::decode_reduced`].
@@ -31,7 +31,7 @@ impl Reader {
         index: usize,
         reduce: &mut dyn FnMut(usize, usize) -> Reduction,
         image: &mut Image,
-    ) -> Result<(), ReadError> {
+    ) -> Result<Reduction, ReadError> {
         if index >= source.len() {
             return Err(ReadError::NoSuchImage { index, len: source.len() });
         }
@@ -41,7 +41,7 @@ impl Reader {
         let decoded = match stored? {
             Stored::File => self.decoder.decode_reduced(&self.bytes, reduce, image),
             Stored::Pixels { height, width, channels } => {
-                self.decoder.convert(&self.bytes, (height, width, channels), image)
+                self.decoder.convert(&self.bytes, (height, width, channels), image).map(|()| Reduction::None)
             }
         };
         decoded.map_err(|error| ReadError::Decode { name: source.name(index), source: error })

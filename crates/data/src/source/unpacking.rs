@@ -13,6 +13,9 @@ use std::time::{Duration, SystemTime};
 /// A temporary file that nobody has written to for so long belongs to a process that is gone.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
+/// An entry that nobody has used for so long is not needed any more.
+const UNUSED: Duration = Duration::from_secs(90 * 24 * 3600);
+
 /// Large writes: an unpacked data set is many gigabytes.
 const BUFFER: usize = 1 << 20;
 
@@ -44,19 +47,18 @@ impl Unpacking {
         let number = self.temporary.len();
         if number == 0 {
             fs::create_dir_all(&self.folder).map_err(|error| self.failed(error))?;
-            remove_abandoned(&self.folder);
+            remove_unused(&self.folder);
         }
         let path = temporary_name(&self.path(number));
-        let create = File::options().read(true).write(true).create_new(true).open(&path);
-        let file = create.map_err(|error| self.failed(error))?;
+        let file = File::create_new(&path).map_err(|error| self.failed(error))?;
         self.temporary.push(path);
         Ok((BufWriter::with_capacity(BUFFER, file), self.path(number)))
     }
 
-    /// Ends a file: everything in it is on the disk, or this is an error. Returns it for reading.
-    pub(super) fn finish(&self, writer: BufWriter<File>) -> Result<File, OpenError> {
+    /// Ends a file: everything in it is on the disk, or this is an error.
+    pub(super) fn finish(&self, writer: BufWriter<File>) -> Result<(), OpenError> {
         let file = writer.into_inner().map_err(io::IntoInnerError::into_error);
-        file.and_then(|file| file.sync_all().map(|()| file)).map_err(|error| self.failed(error))
+        file.and_then(|file| file.sync_all()).map_err(|error| self.failed(error))
     }
 
     /// The error to report when writing failed.
@@ -132,13 +134,77 @@ fn temporary_name(path: &Path) -> PathBuf {
     path.with_extension(format!("{}-{now:x}-{number}.tmp", std::process::id()))
 }
 
-/// Removes what processes that were killed had half written.
-fn remove_abandoned(folder: &Path) {
+/// Removes what processes that were killed had half written, and entries that nobody has used for long. Other files in
+/// the folder are not touched: whoever chose it may keep other things there.
+pub(super) fn remove_unused(folder: &Path) {
+    let age = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok()?.elapsed().ok();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some((slot, ending)) = name.to_str().and_then(our_name) else { continue };
         let path = entry.path();
-        let age = entry.metadata().and_then(|about| about.modified()).ok().and_then(|time| time.elapsed().ok());
-        if age > Some(ABANDONED) && path.extension().is_some_and(|extension| extension == "tmp") {
+        let is_unused = match ending {
+            "tmp" => age(&path) > Some(ABANDONED),
+            // An index is as old as its last use, and so is what was unpacked for it.
+            _ => {
+                let index = folder.join(format!("{slot}.index"));
+                age(&path) > Some(UNUSED) && (!index.exists() || age(&index) > Some(UNUSED))
+            }
+        };
+        if is_unused {
             _ = fs::remove_file(path);
         }
+    }
+}
+
+/// The slot and the ending of a file that is ours by its name.
+fn our_name(name: &str) -> Option<(&str, &str)> {
+    let (slot, rest) = name.split_at_checked(16)?;
+    let (middle, ending) = rest.rsplit_once('.')?;
+    let is_hex = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let known = match ending {
+        "index" => middle.is_empty(),
+        "data" | "tmp" => middle.starts_with(['-', '.']) && middle.split(['-', '.']).all(is_hex),
+        _ => false,
+    };
+    (is_hex(slot) && known).then_some((slot, ending))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_of_our_own_that_nobody_uses_are_removed() {
+        let folder = std::env::temp_dir().join(format!("data-unused-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (a, b, c) = ("00112233445566aa", "00112233445566bb", "00112233445566cc");
+        let month = Duration::from_secs(30 * 24 * 3600);
+        let write = |name: &str, age: Duration| {
+            let file = File::create(folder.join(name)).unwrap();
+            file.set_modified(SystemTime::now() - age).unwrap();
+            name.to_owned()
+        };
+        let temporary = |name: &str| temporary_name(Path::new(name)).to_str().unwrap().to_owned();
+        let mut kept = vec![
+            write("thesis.tmp", 4 * month),
+            write("results.index", 4 * month),
+            write("00112233445566aa-notes.data", 4 * month),
+            write("00112233445566aa.tmp.txt", 4 * month),
+            // Used a month ago, unpacked long before.
+            write(&format!("{a}.index"), month),
+            write(&format!("{a}-{b}-0.data"), 4 * month),
+            write(&temporary(&format!("{a}.index")), Duration::ZERO),
+        ];
+        write(&format!("{b}.index"), 4 * month);
+        write(&format!("{b}-{a}-12.data"), 4 * month);
+        write(&format!("{c}-{a}-0.data"), 4 * month);
+        write(&temporary(&format!("{a}-{b}-0.data")), month);
+        remove_unused(&folder);
+        let mut left: Vec<_> =
+            fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        fs::remove_dir_all(&folder).unwrap();
+        kept.sort();
+        left.sort();
+        assert_eq!(left, kept);
     }
 }

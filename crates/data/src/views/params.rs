@@ -123,11 +123,12 @@ impl ViewMaker {
         self.distort(params, view);
     }
 
-    /// As [`Self::make`], of an image that was decoded smaller than its `full` (height, width), which the crop refers to.
-    pub fn make_reduced(&mut self, image: &Image, full: (usize, usize), params: &ViewParams, view: &mut Image) {
-        let (y, x) = (image.height as f64 / full.0 as f64, image.width as f64 / full.1 as f64);
+    /// As [`Self::make`], of an image that was decoded with its sides divided by `divisor`. The crop refers to the image in
+    /// its file, of which each pixel here stands for a square of that many.
+    pub fn make_reduced(&mut self, image: &Image, divisor: usize, params: &ViewParams, view: &mut Image) {
         let Window { top, left, height, width } = params.crop.into();
-        let window = Window { top: top * y, left: left * x, height: height * y, width: width * x };
+        let [top, left, height, width] = [top, left, height, width].map(|side| side / divisor as f64);
+        let window = Window { top, left, height, width };
         self.resizer.apply_window(image, &window, params.size, params.filter, params.flip, view);
         self.distort(params, view);
     }

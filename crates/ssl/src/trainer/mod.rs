@@ -218,8 +218,7 @@ impl Trainer {
             if self.step.is_multiple_of(self.recipe.log_every() as u64) || self.step == total {
                 self.log(&batch, &report, &values, &pace, observer)?;
                 if data_wait > MUCH_WAITING {
-                    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-                    observer.say(&loader.effort().advice(loader.workers(), cores));
+                    observer.say(&loader.advice());
                 }
                 pace = Pace::starting_at(loader.waited());
             }

@@ -63,7 +63,7 @@ pub(crate) fn resize_window(image: &Image, window: Window, size: (usize, usize),
 
 /// A part of an image that need not consist of whole pixels: what a rectangle becomes when the image is made smaller.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Window {
+pub(crate) struct Window {
     /// Upper edge.
     pub top: f64,
     /// Left edge.
@@ -131,7 +131,7 @@ impl Resizer {
     }
 
     /// As [`Self::apply`], from a window that need not consist of whole pixels.
-    pub fn apply_window(
+    pub(crate) fn apply_window(
         &mut self,
         image: &Image,
         window: &Window,
@@ -141,6 +141,7 @@ impl Resizer {
         out: &mut Image,
     ) {
         assert!(height > 0 && width > 0, "an image has no side of zero: {height}x{width}");
+        assert!(window.height > 0.0 && window.width > 0.0 && window.top >= 0.0 && window.left >= 0.0, "{window:?}");
         let rect = window.pixels(image.height, image.width);
         let channels = image.channels;
         out.reshape(width, height, channels);

@@ -6,7 +6,7 @@
 
 mod parse;
 
-use super::{Fingerprint, OpenError, ReadError, Source, Stored, files, printable, thousands};
+use super::{Fingerprint, OpenError, ReadError, Source, Stored, describe, files, printable, thousands};
 use crate::decode::DecodeLimits;
 use parse::Parsed;
 use std::fs::File;
@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 pub(super) const EXTENSIONS: [&str; 5] = ["txt", "csv", "tsv", "lst", "list"];
 
 /// A text of this size is no list of images.
-const TEXT_BYTES: u64 = 4 << 30;
+const TEXT_BYTES: u64 = 1 << 30;
 
 /// Files that are looked for when a list is opened.
 const TRIED: usize = 20;
@@ -36,12 +36,13 @@ impl ListSource {
     /// Reads a list.
     pub(super) fn open(list: &Path) -> Result<Self, OpenError> {
         let problem = |problem: String| OpenError::Format { path: list.to_path_buf(), problem };
-        let mut bytes = Vec::new();
-        let read = File::open(list).and_then(|file| file.take(TEXT_BYTES + 1).read_to_end(&mut bytes));
-        read.map_err(|source| OpenError::Io { path: list.to_path_buf(), source })?;
-        if bytes.len() as u64 > TEXT_BYTES {
+        let refused = |source| OpenError::Io { path: list.to_path_buf(), source };
+        let file = File::open(list).map_err(refused)?;
+        if file.metadata().map_err(refused)?.len() > TEXT_BYTES {
             return Err(problem(format!("is larger than {} bytes: no list of images", thousands(TEXT_BYTES as usize))));
         }
+        let mut bytes = Vec::new();
+        file.take(TEXT_BYTES).read_to_end(&mut bytes).map_err(refused)?;
         let extension = list.extension().unwrap_or_default().to_string_lossy().to_lowercase();
         let parsed = parse_bytes(&bytes, &extension).map_err(problem)?;
         drop(bytes);
@@ -119,11 +120,7 @@ impl Source for ListSource {
     }
 
     fn describe(&self) -> String {
-        let classes = match self.parsed.class_names.len() {
-            0 => String::new(),
-            n => format!(" in {} classes", thousands(n)),
-        };
-        format!("{}: {} images{classes}", self.list.display(), thousands(self.len()))
+        describe(self.list.display(), self)
     }
 
     fn fingerprint(&self) -> u64 {
@@ -132,7 +129,7 @@ impl Source for ListSource {
             for (index, size) in files::sizes(self.len(), |index| self.path(index)).into_iter().enumerate() {
                 hash.add_entry(self.parsed.paths.get(index).unwrap_or_default().as_bytes(), size, self.label(index));
             }
-            self.parsed.class_names.iter().for_each(|name| hash.add(name.as_bytes()));
+            hash.add_classes(&self.parsed.class_names);
             hash.finish()
         })
     }

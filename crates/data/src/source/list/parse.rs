@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 
 /// Names of a column that holds paths, and of one that holds labels.
-const PATH_WORDS: [&str; 14] = [
+const PATH_WORDS: [&str; 17] = [
     "path",
     "paths",
     "file",
@@ -20,11 +20,14 @@ const PATH_WORDS: [&str; 14] = [
     "images",
     "image_path",
     "image_name",
+    "image_id",
     "img",
+    "img_name",
     "img_path",
+    "name",
 ];
-const LABEL_WORDS: [&str; 9] =
-    ["label", "labels", "class", "class_name", "class_id", "target", "category", "category_id", "y"];
+const LABEL_WORDS: [&str; 10] =
+    ["label", "labels", "class", "cls", "class_name", "class_id", "target", "category", "category_id", "y"];
 
 /// What a list says.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -98,27 +101,36 @@ fn layout(text: &str, extension: &str, remarks: &mut Vec<String>) -> Layout {
         _ if all(&starts_with_image) => ',',
         _ => return Layout::Path,
     };
-    let Some((_, first)) = lines(text).next() else { return Layout::Path };
-    let fields: Vec<String> = fields(first, separator).map(|field| field.to_lowercase()).collect();
-    let find = |words: &[&str]| fields.iter().position(|field| words.contains(&field.as_str()));
-    if let Some(path) = find(&PATH_WORDS).filter(|_| !fields.iter().any(|field| image(field))) {
-        let label = find(&LABEL_WORDS);
-        if label.is_none() && fields.len() > 1 {
-            let known = LABEL_WORDS.join(", ");
-            remarks.push(format!("no labels: no column of the list has one of the names {known}"));
-        }
-        return Layout::Columns { separator, path, label, heading: true };
+    let mut rows = lines(text).map(|(_, line)| fields(line, separator).map(|field| field.to_lowercase()).collect());
+    let (Some(first), second): (Option<Vec<String>>, Option<Vec<String>>) = (rows.next(), rows.next()) else {
+        return Layout::Path;
+    };
+    let images = |row: &[String]| row.iter().map(|field| image(field)).collect::<Vec<bool>>();
+    let (first_images, second_images) = (images(&first), images(&second.unwrap_or_default()));
+    let is_word = |column: usize, words: &[&str]| words.contains(&first[column].as_str());
+    let find = |holds: &dyn Fn(usize) -> bool| (0..first.len()).find(|&column| holds(column));
+    let below = |column: usize| second_images.get(column) == Some(&true);
+    let named = find(&|column| is_word(column, &PATH_WORDS));
+    // A heading names no image. It is known by its words, or by the images in the next line.
+    let heading = !first_images.contains(&true) && (named.is_some() || find(&below).is_some());
+    let path = match heading {
+        true => find(&|column| below(column) && is_word(column, &PATH_WORDS)).or_else(|| find(&below)).or(named),
+        false => first_images.iter().position(|&is_image| is_image),
+    };
+    let path = path.unwrap_or(0);
+    let label = find(&|column| heading && column != path && is_word(column, &LABEL_WORDS));
+    // Of two columns, the other; but not where the heading calls it something else.
+    let label = label.or_else(|| (first.len() == 2 && !(heading && named.is_some())).then_some(1 - path.min(1)));
+    if label.is_none() && first.len() > 1 {
+        remarks.push(match heading {
+            true => format!("no labels: no column of the list has one of the names {}", LABEL_WORDS.join(", ")),
+            false => format!(
+                "no labels: the list has {} columns and no heading. A first line such as path,label says which is which",
+                first.len()
+            ),
+        });
     }
-    let path = fields.iter().position(|field| image(field)).unwrap_or(0);
-    let label = (fields.len() == 2).then_some(1 - path.min(1));
-    if fields.len() > 2 {
-        let count = fields.len();
-        remarks.push(format!(
-            "no labels: the list has {count} columns and no heading. A first line such as path,label says which is \
-             which"
-        ));
-    }
-    Layout::Columns { separator, path, label, heading: false }
+    Layout::Columns { separator, path, label, heading }
 }
 
 fn image(path: &str) -> bool {

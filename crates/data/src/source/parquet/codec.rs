@@ -6,7 +6,8 @@ use ruzstd::decoding::StreamingDecoder;
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A page may always unpack to this size, whatever it was packed to.
+/// A page may always unpack to this size, whatever it was packed to. What many such pages come to is not counted here
+/// but in [`super::budget`].
 const FREE: usize = 4 << 20;
 
 /// Beyond that, it may grow so many times. Images barely shrink when packed; a bomb does.

@@ -1,17 +1,12 @@
 //! What the rows of all files come to: where each image is, its name, its label.
 
+use super::budget::Budget;
 use super::labels::Labels;
-use super::thrift::damage;
 use super::{Part, rows};
 use crate::source::ranges::{Content, Names, Range, Table};
 use crate::source::{OpenError, printable, thousands};
 use std::io::{self, Read, Seek};
 use std::path::PathBuf;
-
-/// Images may take this much room in any case, and then so many times the size of the files: a dictionary can name
-/// the same large image again and again.
-const FREE: u64 = 64 << 20;
-const MOST_FOLD: u64 = 200;
 
 /// Characters of a name that are kept.
 const LONGEST_NAME: usize = 200;
@@ -23,7 +18,7 @@ pub(super) struct Collected {
     labels: Labels,
     /// Bytes of all images.
     written: u64,
-    most: u64,
+    budget: Budget,
     /// Rows without an image, the first of them, and how many have a path instead.
     missing: usize,
     first_missing: Option<String>,
@@ -32,13 +27,14 @@ pub(super) struct Collected {
 }
 
 impl Collected {
+    /// For files of so many bytes together, those with no more than classes for us included.
     pub(super) fn new(bytes: u64) -> Self {
         Self {
             ranges: Vec::new(),
             names: Names::default(),
             labels: Labels::default(),
             written: 0,
-            most: FREE.saturating_add(bytes.saturating_mul(MOST_FOLD)),
+            budget: Budget::new(bytes),
             missing: 0,
             first_missing: None,
             elsewhere: 0,
@@ -54,18 +50,17 @@ impl Collected {
         write: &mut impl FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         let Part { footer, columns, .. } = part;
+        self.budget.rows.spend(footer.rows)?;
         let leaf = |number: usize| (number, &footer.leaves[number]);
         let file = part.path.file_name().unwrap_or_default().to_string_lossy();
         let mut row = 0u64;
         for group in &footer.row_groups {
             let start = self.ranges.len();
-            rows::bytes(open()?, group, leaf(columns.image), |image| {
+            let pages = &mut self.budget.pages;
+            rows::bytes(open()?, group, leaf(columns.image), pages, |image| {
                 let image = image.unwrap_or_default();
                 let bytes = image.len() as u64;
-                if self.written.saturating_add(bytes) > self.most {
-                    let most = thousands(self.most as usize);
-                    return Err(damage(format!("its images take more than {most} bytes: this is no data set")));
-                }
+                self.budget.images.spend(bytes)?;
                 write(image)?;
                 self.ranges.push(Range { file: 0, offset: self.written, bytes });
                 self.written += bytes;
@@ -74,7 +69,10 @@ impl Collected {
             let mut images = start;
             let mut add_name = |path: Option<&[u8]>| {
                 let path = path.filter(|path| !path.is_empty());
-                let name = path.map_or_else(|| format!("{file} row {row}"), shortened);
+                let mut name = path.map_or_else(|| format!("{file} row {row}"), shortened);
+                if !self.budget.names.covers(name.len() as u64) {
+                    name = format!("row {row}");
+                }
                 if self.ranges[images].bytes == 0 {
                     self.missing += 1;
                     self.elsewhere += usize::from(path.is_some());
@@ -86,18 +84,18 @@ impl Collected {
                 row += 1;
             };
             match columns.path {
-                Some(path) => rows::bytes(open()?, group, leaf(path), |path| {
+                Some(path) => rows::bytes(open()?, group, leaf(path), pages, |path| {
                     add_name(path);
                     Ok(())
                 })?,
                 None => (0..group.rows).for_each(|_| add_name(None)),
             }
             match columns.label {
-                Some(label) if part.has_texts() => rows::bytes(open()?, group, leaf(label), |label| {
+                Some(label) if part.has_texts() => rows::bytes(open()?, group, leaf(label), pages, |label| {
                     self.labels.add_text(label);
                     Ok(())
                 })?,
-                Some(label) => rows::numbers(open()?, group, leaf(label), |label| {
+                Some(label) => rows::numbers(open()?, group, leaf(label), pages, |label| {
                     self.labels.add_number(label, columns.class_names.as_deref())
                 })?,
                 None => {}
@@ -113,8 +111,10 @@ impl Collected {
         open: impl Fn() -> io::Result<F>,
     ) -> io::Result<()> {
         let Some(label) = part.columns.label else { return Ok(()) };
+        self.budget.rows.spend(part.footer.rows)?;
         part.footer.row_groups.iter().try_for_each(|group| {
-            rows::bytes(open()?, group, (label, &part.footer.leaves[label]), |label| {
+            let leaf = (label, &part.footer.leaves[label]);
+            rows::bytes(open()?, group, leaf, &mut self.budget.pages, |label| {
                 self.labels.add_class(label);
                 Ok(())
             })
@@ -208,6 +208,6 @@ mod tests {
         });
         let message = done.unwrap_err().to_string();
         assert!(message.contains("this is no data set"), "{message}");
-        assert!(written <= FREE + MOST_FOLD * bytes.len() as u64);
+        assert!(written <= (64 << 20) + 200 * bytes.len() as u64);
     }
 }

@@ -13,8 +13,19 @@ const IMAGES: [&str; 12] =
     ["image", "img", "images", "picture", "photo", "jpg", "jpeg", "png", "webp", "image_bytes", "bytes", "data"];
 
 /// Names of label columns, best first.
-const LABELS: [&str; 10] =
-    ["label", "labels", "fine_label", "class", "class_id", "class_name", "label_name", "category", "target", "y"];
+const LABELS: [&str; 11] = [
+    "label",
+    "labels",
+    "fine_label",
+    "class",
+    "cls",
+    "class_id",
+    "class_name",
+    "label_name",
+    "category",
+    "target",
+    "y",
+];
 
 /// The columns to read, by number in [`Footer::leaves`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -70,7 +70,7 @@ impl Footer {
         };
         file.seek(SeekFrom::Start(start))?;
         let footer = Self::parse(&mut Thrift::new(BufReader::new(file), length))?;
-        footer.check(start, bytes)?;
+        footer.check(start)?;
         Ok(footer)
     }
 
@@ -99,15 +99,10 @@ impl Footer {
     }
 
     /// Holds what the footer claims against the file.
-    fn check(&self, start: u64, bytes: u64) -> io::Result<()> {
+    fn check(&self, start: u64) -> io::Result<()> {
         let sum = self.row_groups.iter().try_fold(0u64, |sum, group| sum.checked_add(group.rows));
         if sum != Some(self.rows) {
             return Err(damage("the footer contradicts itself about the number of rows"));
-        }
-        // An image takes a byte at least.
-        if self.rows > bytes {
-            let (rows, bytes) = (thousands(self.rows as usize), thousands(bytes as usize));
-            return Err(damage(format!("{rows} rows cannot be in {bytes} bytes")));
         }
         for group in &self.row_groups {
             if group.chunks.len() != self.leaves.len() {
@@ -120,6 +115,12 @@ impl Footer {
             }
         }
         Ok(())
+    }
+
+    /// The bytes that a column is said to take after unpacking.
+    pub(super) fn unpacked(&self, leaf: usize) -> u64 {
+        let chunks = self.row_groups.iter().filter_map(|group| group.chunks[leaf]);
+        chunks.fold(0, |sum, chunk| sum.saturating_add(chunk.unpacked))
     }
 
     /// The columns, for people: `image {bytes, path}, label (int64)`.

@@ -1,12 +1,13 @@
 //! The labels of all rows: class numbers as they are stored, or texts, which are numbered in alphabetical order.
 
 use super::thrift::damage;
+use crate::source::ranges::MAX_CLASSES;
 use crate::source::{printable, thousands};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
-/// More are no classes: row numbers, hashes, captions.
-const MOST_CLASSES: usize = 100_000;
+/// Different texts. More are no classes but captions or hashes.
+const MOST_TEXTS: usize = 100_000;
 
 /// Bytes of a text. A longer one is a caption.
 const LONGEST: usize = 200;
@@ -18,7 +19,9 @@ const UNKNOWN: i64 = -1;
 #[derive(Default)]
 pub(super) struct Labels {
     labels: Vec<u32>,
-    /// Rows without a label.
+    /// Rows so far.
+    rows: usize,
+    /// Those without a label.
     unlabelled: usize,
     /// Texts, with the number that each got when it came first.
     texts: HashMap<String, u32>,
@@ -37,19 +40,20 @@ pub(super) struct Labelled {
 }
 
 impl Labels {
-    /// Adds a class number. Numbers have to be below that of the names, where there are names.
+    /// Adds a class number. It has to have a name, where there are names.
     pub(super) fn add_number(&mut self, label: Option<i64>, names: Option<&[String]>) -> io::Result<()> {
+        let row = self.rows;
+        self.rows += 1;
         match (label, names) {
             (None | Some(UNKNOWN), _) => self.unlabelled += 1,
             (Some(label), Some(names)) if label < 0 || label as u64 >= names.len() as u64 => {
-                let row = self.labels.len() + self.unlabelled;
                 let classes = thousands(names.len());
                 return Err(damage(format!(
                     "row {row} of the data has label {label}, but there are {classes} classes"
                 )));
             }
-            (Some(label), _) => match u32::try_from(label) {
-                Ok(label) if (label as usize) < MOST_CLASSES => self.labels.push(label),
+            (Some(label), names) => match u32::try_from(label) {
+                Ok(label) if names.is_some() || label < MAX_CLASSES => self.labels.push(label),
                 _ => self.refuse(format!("{label} is no class number")),
             },
         }
@@ -58,6 +62,7 @@ impl Labels {
 
     /// Adds a text.
     pub(super) fn add_text(&mut self, text: Option<&[u8]>) {
+        self.rows += 1;
         match text.map(|text| self.number_of(text)) {
             None => self.unlabelled += 1,
             Some(Some(number)) => self.labels.push(number),
@@ -82,7 +87,7 @@ impl Labels {
             return Some(number);
         }
         let number = self.texts.len();
-        (number < MOST_CLASSES && self.refused.is_none()).then(|| {
+        (number < MOST_TEXTS && self.refused.is_none()).then(|| {
             self.texts.insert(text.into_owned(), number as u32);
             number as u32
         })
@@ -102,7 +107,7 @@ impl Labels {
             return Labelled { remark, ..Labelled::default() };
         }
         if self.unlabelled > 0 {
-            let (missing, all) = (thousands(self.unlabelled), thousands(self.unlabelled + self.labels.len()));
+            let (missing, all) = (thousands(self.unlabelled), thousands(self.rows));
             let remark = format!("no labels are used: column {column} has none for {missing} of {all} images");
             return Labelled { remark: (!self.labels.is_empty()).then_some(remark), ..Labelled::default() };
         }
@@ -172,6 +177,26 @@ mod tests {
             let error = numbers(&[Some(1), Some(wrong)], Some(&names)).unwrap_err().to_string();
             assert!(error.contains(&format!("row 1 of the data has label {wrong}")), "{error}");
         }
+    }
+
+    #[test]
+    fn the_row_of_an_error_counts_rows_whose_label_was_refused() {
+        let mut collected = Labels::default();
+        for label in [Some(3), Some(77_777_777_777), None, Some(5)] {
+            collected.add_number(label, None).unwrap();
+        }
+        let error = collected.add_number(Some(1), Some(&["a".to_owned()])).unwrap_err().to_string();
+        assert!(error.contains("row 4 of the data has label 1"), "{error}");
+    }
+
+    #[test]
+    fn class_numbers_end_with_the_names_or_with_a_million() {
+        let names: Vec<String> = (0..1_200_000).map(|i| i.to_string()).collect();
+        let found = numbers(&[Some(1_199_999), Some(0)], Some(&names)).unwrap();
+        assert_eq!((&found.labels[..], found.class_names.len()), (&[1_199_999, 0][..], 1_200_000));
+        let found = numbers(&[Some(999_999)], None).unwrap();
+        assert_eq!((found.labels, found.class_names.len()), (vec![999_999], 1_000_000));
+        assert!(numbers(&[Some(1_000_000)], None).unwrap().remark.unwrap().contains("1000000 is no class number"));
     }
 
     #[test]

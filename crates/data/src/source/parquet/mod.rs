@@ -5,8 +5,10 @@
 //!
 //! A file is untrusted, and every size and count in it is a claim, which is held against the bytes that are there before
 //! memory is taken for it. The `parquet` crate takes the memory first, so the format is read here, as far as images and
-//! labels need it: [`footer`] and [`schema`] say what is where, [`pages`] and [`codec`] unpack it, [`values`] decodes it.
+//! labels need it: [`footer`] and [`schema`] say what is where, [`pages`] and [`codec`] unpack it, [`values`] decodes it,
+//! and [`budget`] bounds what all of it comes to.
 
+mod budget;
 mod codec;
 mod collected;
 mod columns;
@@ -33,8 +35,8 @@ use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-/// Name of this parser in the cache. The number changes with what it makes of a file.
-const KIND: &str = "parquet 1";
+/// Changes with what is made of a file, so that the cache does not give what an older version made.
+const VERSION: u32 = 2;
 
 /// The images of all files, in their order. `others` are the files of the other part of the data: where classes are
 /// texts, a class that is only there has its place in the list too, so that both parts number them alike.
@@ -43,17 +45,19 @@ pub(super) fn open(files: &[PathBuf], others: &[PathBuf], cache: &Cache) -> Resu
         return Err(OpenError::NoImages { path: PathBuf::new(), others: 0, first_other: None });
     };
     let others = if Part::open(first)?.has_texts() { others } else { &[] };
-    let key = [files, others].concat();
-    cache.table(KIND, &key, |unpacking| build(files, others, unpacking))
+    let all = [files, others].concat();
+    // The same files give other images where another number of them is ours.
+    let kind = format!("parquet, {} for images, version {VERSION}", files.len());
+    cache.table(&kind, &all, |unpacking| build(files, others, unpacking))
 }
 
 /// Reads bytes as if they were a file. For fuzzing.
 pub(super) fn index_bytes(bytes: &[u8]) {
     let open = || Ok(Cursor::new(bytes));
     if let Ok(part) = Part::new(PathBuf::from("bytes"), bytes.len() as u64, open) {
-        let mut collected = Collected::new(bytes.len() as u64);
-        _ = collected.add(&part, open, &mut |_| Ok(()));
-        _ = collected.finish(&part, PathBuf::new());
+        let parts = [part];
+        let others = if parts[0].has_texts() { &parts[..] } else { &[] };
+        _ = collect(&parts, others, |_| open(), |_| Ok(())).and_then(|found| found.finish(&parts[0], PathBuf::new()));
     }
 }
 
@@ -63,6 +67,8 @@ struct Part {
     bytes: u64,
     footer: Footer,
     columns: Columns,
+    /// Bytes that its images are said to take.
+    image_bytes: u64,
 }
 
 impl Part {
@@ -74,7 +80,7 @@ impl Part {
     fn new<F: Read + Seek>(path: PathBuf, bytes: u64, open: impl Fn() -> io::Result<F>) -> Result<Self, OpenError> {
         let footer = open().and_then(|file| Footer::read(file, bytes)).map_err(|error| refused(&path, error))?;
         match Columns::choose(&footer) {
-            Ok(columns) => Ok(Self { path, bytes, footer, columns }),
+            Ok(columns) => Ok(Self { image_bytes: footer.unpacked(columns.image), path, bytes, footer, columns }),
             Err(problem) => Err(OpenError::Format { path, problem }),
         }
     }
@@ -113,39 +119,43 @@ impl Part {
 fn build(files: &[PathBuf], others: &[PathBuf], unpacking: &mut Unpacking) -> Result<Table, OpenError> {
     let parts = files.iter().map(|path| Part::open(path)).collect::<Result<Vec<_>, _>>()?;
     let others = others.iter().map(|path| Part::open(path)).collect::<Result<Vec<_>, _>>()?;
-    let first = &parts[0];
-    parts.iter().chain(&others).try_for_each(|part| part.agree(first))?;
-    let images = |part: &Part| {
-        part.footer
-            .row_groups
-            .iter()
-            .filter_map(|group| group.chunks[part.columns.image])
-            .map(|chunk| chunk.unpacked)
-            .sum()
-    };
-    unpacking.expect_bytes(parts.iter().map(images).fold(0, u64::saturating_add));
+    unpacking.expect_bytes(parts.iter().map(|part| part.image_bytes).fold(0, u64::saturating_add));
     let (mut writer, pack) = unpacking.create()?;
-    let mut collected = Collected::new(parts.iter().map(|part| part.bytes).sum());
-    for part in &parts {
-        let mut full = None;
-        let mut write = |image: &[u8]| {
-            writer.write_all(image).map_err(|error| {
-                let kind = error.kind();
-                full = Some(error);
-                kind.into()
-            })
-        };
-        let done = collected.add(part, || File::open(&part.path), &mut write);
-        if let Some(error) = full {
-            return Err(unpacking.failed(error));
-        }
+    let mut full = None;
+    let write = |image: &[u8]| {
+        writer.write_all(image).map_err(|error| {
+            let kind = error.kind();
+            full = Some(error);
+            kind.into()
+        })
+    };
+    let collected = collect(&parts, &others, |path| File::open(path), write);
+    if let Some(error) = full {
+        return Err(unpacking.failed(error));
+    }
+    let collected = collected?;
+    unpacking.finish(writer)?;
+    collected.finish(&parts[0], pack)
+}
+
+/// Reads the rows of all parts, hands their images to `write`, and adds the classes of the others.
+fn collect<F: Read + Seek>(
+    parts: &[Part],
+    others: &[Part],
+    open: impl Fn(&Path) -> io::Result<F>,
+    mut write: impl FnMut(&[u8]) -> io::Result<()>,
+) -> Result<Collected, OpenError> {
+    let all = || parts.iter().chain(others);
+    all().try_for_each(|part| part.agree(&parts[0]))?;
+    let mut collected = Collected::new(all().map(|part| part.bytes).fold(0, u64::saturating_add));
+    for part in parts {
+        let done = collected.add(part, || open(&part.path), &mut write);
         done.map_err(|error| refused(&part.path, error))?;
     }
-    for part in &others {
-        collected.add_classes(part, || File::open(&part.path)).map_err(|error| refused(&part.path, error))?;
+    for part in others {
+        collected.add_classes(part, || open(&part.path)).map_err(|error| refused(&part.path, error))?;
     }
-    unpacking.finish(writer)?;
-    collected.finish(first, pack)
+    Ok(collected)
 }
 
 /// The error to report for a file.

@@ -2,6 +2,7 @@
 //!
 //! A page is refused unless its sizes agree with the file and with what is left of the column.
 
+use super::budget::Allowance;
 use super::codec;
 use super::footer::Chunk;
 use super::header::{Header, PageKind};
@@ -37,7 +38,7 @@ impl DataPage {
 }
 
 /// Pages of a column within a group of rows.
-pub(super) struct Pages<F> {
+pub(super) struct Pages<'a, F> {
     file: BufReader<F>,
     /// Bytes of the column that have not been read.
     bytes_left: u64,
@@ -48,10 +49,12 @@ pub(super) struct Pages<F> {
     /// True where values may be null.
     has_levels: bool,
     dictionary: Option<Dictionary>,
+    /// Bytes that pages may still unpack to.
+    unpacked: &'a mut Allowance,
 }
 
-impl<F: Read + Seek> Pages<F> {
-    pub(super) fn new(mut file: F, chunk: &Chunk, leaf: &Leaf) -> io::Result<Self> {
+impl<'a, F: Read + Seek> Pages<'a, F> {
+    pub(super) fn new(mut file: F, chunk: &Chunk, leaf: &Leaf, unpacked: &'a mut Allowance) -> io::Result<Self> {
         file.seek(SeekFrom::Start(chunk.start))?;
         Ok(Self {
             file: BufReader::new(file),
@@ -61,6 +64,7 @@ impl<F: Read + Seek> Pages<F> {
             stored: leaf.stored,
             has_levels: leaf.definition > 0,
             dictionary: None,
+            unpacked,
         })
     }
 
@@ -72,12 +76,15 @@ impl<F: Read + Seek> Pages<F> {
     /// The next page with values. None when there is no more, or all values of the column have been.
     pub(super) fn next_page(&mut self) -> io::Result<Option<DataPage>> {
         while self.bytes_left > 0 && self.values_left > 0 {
+            let before = self.bytes_left;
             let mut thrift = Thrift::new(&mut self.file, self.bytes_left);
             let header = Header::read(&mut thrift)?;
             self.bytes_left = thrift.left();
             self.bytes_left = self.bytes_left.checked_sub(header.packed).ok_or_else(|| {
                 damage(format!("a page of {} bytes in a column with {} left", header.packed, self.bytes_left))
             })?;
+            // What is read counts too: several columns may claim the same bytes.
+            self.unpacked.spend(header.unpacked.max(before - self.bytes_left))?;
             match header.kind {
                 Some(PageKind::Dictionary) => self.read_dictionary(&header)?,
                 Some(kind) if header.values > 0 => return self.data(&header, kind).map(Some),
@@ -161,4 +168,60 @@ fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = flate2::Crc::new();
     crc.update(bytes);
     crc.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Cursor, Write};
+
+    const PAGE: usize = 1 << 20;
+
+    /// A number as headers have it.
+    fn int(value: usize) -> Vec<u8> {
+        let mut rest = value << 1;
+        let mut bytes = Vec::new();
+        while rest > 127 {
+            bytes.push(rest as u8 | 128);
+            rest >>= 7;
+        }
+        bytes.push(rest as u8);
+        bytes
+    }
+
+    /// A page of zeros, packed with gzip: one value without bytes, and many bytes that are no value.
+    fn page() -> Vec<u8> {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        gzip.write_all(&vec![0; PAGE]).unwrap();
+        let packed = gzip.finish().unwrap();
+        // Its kind, both sizes, and that it has one plain value.
+        let sizes = [&[0x15, 0, 0x15], &int(PAGE)[..], &[0x15], &int(packed.len())].concat();
+        [&sizes[..], &[0x2c, 0x15, 2, 0x15, 0, 0x15, 6, 0, 0], &packed].concat()
+    }
+
+    #[test]
+    fn many_small_pages_cannot_unpack_to_more_than_is_allowed_in_all() {
+        let bytes = page().repeat(5);
+        let leaf = Leaf {
+            top: 0,
+            name: "image".to_owned(),
+            depth: 1,
+            stored: Stored::Bytes,
+            is_text: false,
+            definition: 0,
+            repeated: false,
+        };
+        let chunk = Chunk { start: 0, bytes: bytes.len() as u64, unpacked: 0, values: 5, codec: 2 };
+        let mut unpacked = Allowance::new("its pages unpack to more bytes", 7 * PAGE as u64);
+        let mut read = || {
+            let mut pages = Pages::new(Cursor::new(&bytes[..]), &chunk, &leaf, &mut unpacked)?;
+            while let Some(page) = pages.next_page()? {
+                assert_eq!(page.stored().len(), PAGE);
+            }
+            io::Result::Ok(())
+        };
+        assert!(read().is_ok(), "five of seven");
+        let error = read().unwrap_err().to_string();
+        assert!(error.contains("its pages unpack to more bytes than 7,340,032"), "{error}");
+    }
 }

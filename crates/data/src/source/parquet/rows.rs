@@ -1,5 +1,6 @@
 //! The values of a column, row by row.
 
+use super::budget::Allowance;
 use super::footer::RowGroup;
 use super::pages::Pages;
 use super::runs::Runs;
@@ -13,16 +14,19 @@ pub(super) fn numbers(
     file: impl Read + Seek,
     group: &RowGroup,
     column: (usize, &Leaf),
+    unpacked: &mut Allowance,
     mut visit: impl FnMut(Option<i64>) -> io::Result<()>,
 ) -> io::Result<()> {
-    bytes(file, group, column, |value| visit(value.map(number).transpose()?))
+    bytes(file, group, column, unpacked, |value| visit(value.map(number).transpose()?))
 }
 
-/// Calls `visit` with the bytes of every row of a column that has no more than one value in each, none for a null.
+/// Calls `visit` with the bytes of every row of a column that has no more than one value in each, none for a null. All
+/// columns share what their pages may unpack to.
 pub(super) fn bytes(
     file: impl Read + Seek,
     group: &RowGroup,
     (column, leaf): (usize, &Leaf),
+    unpacked: &mut Allowance,
     mut visit: impl FnMut(Option<&[u8]>) -> io::Result<()>,
 ) -> io::Result<()> {
     let Some(Some(chunk)) = group.chunks.get(column) else {
@@ -34,7 +38,7 @@ pub(super) fn bytes(
     // The level of a value says how many of the groups it is in, itself included, are not null. At the deepest, it is
     // there.
     let deepest = leaf.definition as u32;
-    let mut pages = Pages::new(file, chunk, leaf)?;
+    let mut pages = Pages::new(file, chunk, leaf, unpacked)?;
     let mut rows = 0;
     while let Some(page) = pages.next_page()? {
         let mut levels = (deepest > 0).then(|| Runs::new(page.levels(), deepest.ilog2() + 1));

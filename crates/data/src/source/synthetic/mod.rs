@@ -150,9 +150,7 @@ impl Source for SyntheticSource {
         for part in [self.len() as u64, self.sample(0), self.settings.size as u64, self.settings.seed] {
             hash.add(&part.to_le_bytes());
         }
-        for name in &self.class_names {
-            hash.add(name.as_bytes());
-        }
+        hash.add_classes(&self.class_names);
         hash.finish()
     }
 }

@@ -9,191 +9,76 @@
 //! - In the way of WebDataset, members that share the path up to the first dot of the file name are one sample, as soon
 //!   as something other than an image lies beside an image. A sample has one image, and its `.cls` member is its class
 //!   number. An archive of images alone is like a folder: each counts.
-//! - Without `.cls` members, folders inside the archives are the classes, as they are for a folder source.
+//! - Without `.cls` members, folders inside the archives are the classes, as they are for a folder source. The held-out
+//!   part is labelled by the classes of the training part, or not at all.
 //! - A member cut off by the end of the file stays in the list and fails when it is read. What comes after a damaged
 //!   header is lost, and a remark says so.
 
 mod header;
+mod listing;
 mod members;
 mod samples;
 mod scan;
 mod window;
 
 use super::cache::Cache;
-use super::gzip::{self, Gunzip};
-use super::ranges::{Content, Names, Range, Table};
-use super::unpacking::Unpacking;
-use super::{OpenError, parallel, printable};
+use super::ranges::Table;
+use super::{OpenError, gzip, parallel};
 use header::{BLOCK, Header};
-use members::Damage;
-use scan::{Contents, Counted, scan};
+use listing::Listing;
+use scan::{Contents, scan};
 use std::fs::File;
-use std::io::{self, Cursor, Read, Seek};
+use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
 /// The parser's name and version, for the cache.
-const KIND: &str = "tar 1";
-
-/// Damaged archives that are named one by one.
-const NAMED: usize = 3;
+const KIND: &str = "tar 2";
 
 /// True where a file starts as a tar archive does.
 pub(super) fn is_tar(start: &[u8]) -> bool {
     start.first_chunk::<{ BLOCK as usize }>().is_some_and(|block| Header::parse(block).is_ok())
 }
 
-/// The images of all archives, as one table.
-pub(super) fn open(files: &[PathBuf], cache: &Cache) -> Result<Table, OpenError> {
-    cache.table(KIND, files, |unpacking| build(files, unpacking))
+/// The images of the archives of both parts, a table for each. The second is empty where nothing is held out.
+pub(super) fn open(train: &[PathBuf], test: &[PathBuf], cache: &Cache) -> Result<[Table; 2], OpenError> {
+    let files = [train, test].concat();
+    // The same archives give other tables where the border between the parts is another.
+    let kind = format!("{} for training, {KIND}", train.len());
+    let plain = || parallel::map(files.len(), 1, |i| plain(&files[i], cache)).into_iter().collect();
+    cache.tables(&kind, &files, plain, |places, _| build(&files, places, train.len()))
 }
 
-/// Indexes bytes as if they were a file. For fuzzing.
+/// Indexes bytes as if they were the archives of two parts. For fuzzing.
 pub(super) fn index_bytes(bytes: &[u8]) {
-    if let Ok(contents) = scan(Cursor::new(bytes)) {
-        let path = PathBuf::from("bytes");
-        _ = table(std::slice::from_ref(&path), vec![path.clone()], vec![contents]);
+    let files = [PathBuf::from("bytes"), PathBuf::from("bytes")];
+    if let (Ok(train), Ok(test)) = (scan(Cursor::new(bytes)), scan(Cursor::new(bytes))) {
+        _ = tables(&files, &files, &[train, test], 1);
     }
 }
 
-fn build(files: &[PathBuf], unpacking: &mut Unpacking) -> Result<Table, OpenError> {
-    let mut places = files.to_vec();
-    let mut found: Vec<Option<io::Result<Contents>>> = (0..files.len()).map(|_| None).collect();
-    let mut packed = Vec::new();
-    let mut packed_bytes = 0;
-    for (i, file) in files.iter().enumerate() {
-        let bytes = gzip_bytes(file).map_err(|source| OpenError::Io { path: file.clone(), source })?;
-        packed.extend(bytes.map(|_| i));
-        packed_bytes += bytes.unwrap_or(0);
-    }
-    // Images hardly shrink, so the packed size is a fair guess.
-    unpacking.expect_bytes(packed_bytes);
-    for i in packed {
-        let (unpacked, place) = unpack(&files[i], unpacking)?;
-        found[i] = Some(scan(unpacked));
-        places[i] = place;
-    }
-    parallel::for_each(&mut found, 1, |i, found| {
-        found.get_or_insert_with(|| File::open(&files[i]).and_then(scan));
+fn build(files: &[PathBuf], places: &[PathBuf], train: usize) -> Result<[Table; 2], OpenError> {
+    let scanned = parallel::map(places.len(), 1, |i| {
+        let refused = |source| OpenError::Io { path: files[i].clone(), source };
+        File::open(&places[i]).and_then(scan).map_err(refused)
     });
-    let mut contents = Vec::with_capacity(files.len());
-    for (file, found) in files.iter().zip(found) {
-        match found {
-            Some(Ok(found)) => contents.push(found),
-            Some(Err(source)) => return Err(OpenError::Io { path: file.clone(), source }),
-            None => {}
-        }
-    }
-    table(files, places, contents)
+    tables(files, places, &scanned.into_iter().collect::<Result<Vec<_>, _>>()?, train)
 }
 
-/// The size of a gzip file; none where it is another.
-fn gzip_bytes(file: &Path) -> io::Result<Option<u64>> {
-    let file = File::open(file)?;
-    let bytes = file.metadata()?.len();
+/// Where the plain archive is: here, or unpacked in the cache.
+fn plain(file: &Path, cache: &Cache) -> Result<PathBuf, OpenError> {
     let mut start = Vec::new();
-    file.take(gzip::SIGNATURE.len() as u64).read_to_end(&mut start)?;
-    Ok((start == gzip::SIGNATURE).then_some(bytes))
+    let read = File::open(file).and_then(|file| file.take(gzip::SIGNATURE.len() as u64).read_to_end(&mut start));
+    read.map_err(|source| OpenError::Io { path: file.to_path_buf(), source })?;
+    if start == gzip::SIGNATURE { cache.unpacked(file) } else { Ok(file.to_path_buf()) }
 }
 
-/// Unpacks a gzip file into the cache folder.
-fn unpack(file: &Path, unpacking: &mut Unpacking) -> Result<(File, PathBuf), OpenError> {
-    let input = File::open(file).map_err(|source| OpenError::Io { path: file.to_path_buf(), source })?;
-    let mut input = Gunzip::new(input);
-    let (mut writer, place) = unpacking.create()?;
-    let mut buffer = vec![0; 256 << 10];
-    loop {
-        let count = input.read(&mut buffer).map_err(|error| {
-            let problem = format!("damaged gzip data: {error}. Was the file copied or downloaded completely?");
-            OpenError::Format { path: file.to_path_buf(), problem }
-        })?;
-        if count == 0 {
-            break;
-        }
-        io::Write::write_all(&mut writer, &buffer[..count]).map_err(|error| unpacking.failed(error))?;
-    }
-    let mut unpacked = unpacking.finish(writer)?;
-    unpacked.rewind().map_err(|error| unpacking.failed(error))?;
-    Ok((unpacked, place))
-}
-
-/// Puts the contents of archives together. `files` are what the user named, `places` where the plain archives are.
-fn table(files: &[PathBuf], places: Vec<PathBuf>, archives: Vec<Contents>) -> Result<Table, OpenError> {
-    let mut remarks = Vec::new();
-    damage(files, &archives, &mut remarks)?;
-    let (mut unusable, mut others, mut extra) = (Counted::default(), Counted::default(), Counted::default());
-    let samples = archives.iter().any(|archive| archive.samples);
-    let mut images: Vec<(u32, &str)> = Vec::new();
-    let mut ranges = Vec::new();
-    for (file, archive) in archives.iter().enumerate() {
-        unusable.merge(archive.unusable.clone());
-        others.merge(archive.others.clone());
-        let chosen = if samples { samples::choose(archive, &mut extra) } else { vec![true; archive.ranges.len()] };
-        let file = file as u32;
-        for ((name, &(offset, bytes)), _) in archive.images.iter().zip(&archive.ranges).zip(chosen).filter(|(_, c)| *c)
-        {
-            images.push((file, name));
-            ranges.push(Range { file, offset, bytes });
-        }
-    }
-    let first_file = || files.first().cloned().unwrap_or_default();
-    if images.is_empty() {
-        let first_other = unusable.first.or(others.first).map(|name| printable(&name).into_owned());
-        return Err(OpenError::NoImages { path: first_file(), others: unusable.count + others.count, first_other });
-    }
-    if images.len() > u32::MAX as usize {
-        return Err(OpenError::TooMany { path: first_file(), count: images.len() });
-    }
-    for (counted, what) in [
-        (&unusable, "image(s) left out that are links, sparse files or have names without end"),
-        (&extra, "image(s) left out that belong to a sample with a better one"),
-    ] {
-        if let Some(first) = &counted.first {
-            remarks.push(format!("{} {what}, the first: {}", counted.count, printable(first)));
-        }
-    }
-    let (labels, class_names) = if archives.iter().any(|archive| !archive.labels.is_empty()) {
-        samples::stated_labels(&archives, &images, &mut remarks)
-    } else {
-        samples::folder_labels(&images, &mut remarks)
-    };
-    let mut names = Names::default();
-    let shard = |file: u32| files[file as usize].file_name().unwrap_or_default().to_string_lossy();
-    for &(file, name) in &images {
-        if files.len() > 1 { names.push(&format!("{}/{name}", shard(file))) } else { names.push(name) }
-    }
-    Ok(Table { files: places, content: Content::File, ranges, names, labels, class_names, remarks })
-}
-
-/// Remarks about damaged archives; an error where one is no archive at all.
-fn damage(files: &[PathBuf], archives: &[Contents], remarks: &mut Vec<String>) -> Result<(), OpenError> {
-    let mut damaged = 0;
-    for (file, archive) in files.iter().zip(archives) {
-        let Some(damage) = &archive.damage else { continue };
-        damaged += 1;
-        let shown = file.display();
-        let remark = match damage {
-            Damage::At(0) => {
-                let problem = "not a tar archive: its first header is damaged".to_owned();
-                return Err(OpenError::Format { path: file.clone(), problem });
-            }
-            Damage::At(byte) => format!("{shown}: damaged at byte {byte}; what comes after is not used"),
-            Damage::CutShort => match &archive.last {
-                Some(name) => format!("{shown}: ends in the middle of {}. Was it copied completely?", printable(name)),
-                None if archive.images.len() + archive.others.count + archive.unusable.count > 0 => {
-                    format!("{shown}: is cut short. Was it copied completely?")
-                }
-                None => {
-                    let problem = "ends before its first file. Was it copied completely?".to_owned();
-                    return Err(OpenError::Format { path: file.clone(), problem });
-                }
-            },
-        };
-        if damaged <= NAMED {
-            remarks.push(remark);
-        }
-    }
-    if damaged > NAMED {
-        remarks.push(format!("{} more archives are damaged in the same way", damaged - NAMED));
-    }
-    Ok(())
+/// Puts the contents of archives together, part by part. `files` are what the user named, the first `train` of them for
+/// training; `places` are where the plain archives are.
+fn tables(files: &[PathBuf], places: &[PathBuf], archives: &[Contents], train: usize) -> Result<[Table; 2], OpenError> {
+    let several = files.len() > 1;
+    let mut train_part = Listing::new(&files[..train], &archives[..train], several)?;
+    let mut test_part = Listing::new(&files[train..], &archives[train..], several)?;
+    samples::label(&mut train_part, &mut test_part);
+    let (train_places, test_places) = places.split_at(train);
+    Ok([train_part.into_table(train_places.to_vec()), test_part.into_table(test_places.to_vec())])
 }

@@ -1,8 +1,9 @@
 //! Which images count, and their classes: from `.cls` members, or from the folders inside the archives.
 
-use super::super::folder_index::TEST_FOLDERS;
+use super::super::parts::Part;
 use super::super::printable;
 use super::super::ranges::MAX_CLASSES;
+use super::listing::Listing;
 use super::scan::{Contents, Counted, key};
 use crate::decode::EXTENSIONS;
 use std::collections::{BTreeSet, HashMap};
@@ -29,74 +30,98 @@ fn rank(extension: &str) -> usize {
     known(extension).unwrap_or(EXTENSIONS.len())
 }
 
-/// Labels of the images named `images`, image by image with the number of its archive, from `.cls` members.
-pub(super) fn stated_labels(
-    archives: &[Contents],
-    images: &[(u32, &str)],
-    remarks: &mut Vec<String>,
-) -> (Vec<u32>, Vec<String>) {
-    let maps: Vec<HashMap<&str, Option<u32>>> = archives.iter().map(label_map).collect();
+/// Labels both parts. The training part says what classes there are; the held-out part is labelled by them or not at all.
+pub(super) fn label<'a>(train: &mut Listing<'a>, test: &mut Listing<'a>) {
+    if train.archives.iter().any(|archive| !archive.labels.is_empty()) {
+        let Some(labels) = stated_labels(train) else { return };
+        train.labels = labels;
+        test.labels = stated_labels(test).unwrap_or_default();
+        let classes = train.labels.iter().chain(&test.labels).max().map_or(0, |&label| label + 1);
+        for part in [train, test].into_iter().filter(|part| !part.labels.is_empty()) {
+            part.class_names = (0..classes).map(|class| class.to_string()).collect();
+        }
+    } else if let Some((labels, classes)) = folder_labels(&train.images, &mut train.remarks) {
+        if let Some(labels) = known_labels(test, &classes) {
+            test.labels = labels;
+            test.class_names = classes.clone();
+        }
+        train.labels = labels;
+        train.class_names = classes;
+    }
+}
+
+/// Labels from `.cls` members, where every image has one.
+fn stated_labels(part: &mut Listing) -> Option<Vec<u32>> {
+    let maps: Vec<HashMap<&str, Option<u32>>> = part.archives.iter().map(label_map).collect();
     let label = |&(archive, name): &(u32, &str)| {
         let label = maps.get(archive as usize).and_then(|map| map.get(key(name).0)).copied().flatten();
         label.filter(|&label| label < MAX_CLASSES)
     };
-    let labels: Vec<Option<u32>> = images.iter().map(label).collect();
+    let labels: Vec<Option<u32>> = part.images.iter().map(label).collect();
     let mut without = Counted::default();
-    labels.iter().zip(images).filter(|(label, _)| label.is_none()).for_each(|(_, (_, name))| without.add(name));
+    labels.iter().zip(&part.images).filter(|(label, _)| label.is_none()).for_each(|(_, (_, name))| without.add(name));
     if let Some(first) = without.first {
-        remarks.push(format!(
+        part.remarks.push(format!(
             "labels are not used: {} of {} images have no .cls member with a class number below {MAX_CLASSES}, the \
              first: {}",
             without.count,
-            images.len(),
+            part.images.len(),
             printable(&first)
         ));
-        return (Vec::new(), Vec::new());
+        return None;
     }
-    let labels: Vec<u32> = labels.into_iter().flatten().collect();
-    let classes = labels.iter().max().map_or(0, |&label| label + 1);
-    (labels, (0..classes).map(|class| class.to_string()).collect())
+    Some(labels.into_iter().flatten().collect())
 }
 
 fn label_map(archive: &Contents) -> HashMap<&str, Option<u32>> {
     archive.label_keys.iter().zip(archive.labels.iter().copied()).collect()
 }
 
-/// Labels from folders, where every image lies in one of at least two: those directly below the folder that all images
-/// share, or, where these are `train` and `val`, the ones below them.
-pub(super) fn folder_labels(images: &[(u32, &str)], remarks: &mut Vec<String>) -> (Vec<u32>, Vec<String>) {
-    let none = (Vec::new(), Vec::new());
-    let Some(&(_, first)) = images.first() else { return none };
-    let mut shared: Vec<&str> = folders(first).collect();
+/// Labels and classes from folders, where every image lies in one of at least two: those directly below the folder that
+/// all images share, or, where these are parts (`train` and `val`), the ones below them.
+fn folder_labels(images: &[(u32, &str)], remarks: &mut Vec<String>) -> Option<(Vec<u32>, Vec<String>)> {
+    let mut depth = shared_depth(images);
+    let mut used = level(images, depth)?;
+    let mut distinct: BTreeSet<&str> = used.iter().copied().collect();
+    if distinct.iter().all(|name| Part::of_folder(name).is_some()) {
+        let parts: Vec<&str> = distinct.iter().copied().collect();
+        remarks.push(format!("the folders {} inside the archives are all used, as one set", parts.join(", ")));
+        depth += 1;
+        used = level(images, depth)?;
+        distinct = used.iter().copied().collect();
+    }
+    if distinct.len() < 2 {
+        return None;
+    }
+    let numbers: HashMap<&str, u32> = distinct.iter().copied().zip(0..).collect();
+    let labels = used.iter().filter_map(|name| numbers.get(name).copied()).collect();
+    Some((labels, distinct.into_iter().map(str::to_owned).collect()))
+}
+
+/// Labels from folders that are among these classes, sorted, below a folder that all images share.
+fn known_labels(part: &mut Listing, classes: &[String]) -> Option<Vec<u32>> {
+    let label = |name: &str| classes.binary_search_by(|class| class.as_str().cmp(name)).ok().map(|label| label as u32);
+    let at = |depth| level(&part.images, depth)?.into_iter().map(label).collect::<Option<Vec<u32>>>();
+    let labels = (0..=shared_depth(&part.images)).find_map(at);
+    let stray = part.images.iter().find(|(_, name)| !folders(name).any(|folder| label(folder).is_some()));
+    if let (None, Some((_, name))) = (&labels, stray.or(part.images.first())) {
+        let shown = printable(name);
+        part.remarks.push(format!(
+            "these held-out images have no labels: not all lie in a folder that is a class of the training part, for \
+             instance {shown}"
+        ));
+    }
+    labels
+}
+
+/// How many folders above them all images share.
+fn shared_depth(images: &[(u32, &str)]) -> usize {
+    let mut shared: Vec<&str> = images.first().map(|(_, first)| folders(first).collect()).unwrap_or_default();
     for (_, name) in images {
         let same = shared.iter().zip(folders(name)).take_while(|(a, b)| *a == b).count();
         shared.truncate(same);
     }
-    let mut depth = shared.len();
-    let Some(mut used) = level(images, depth) else { return none };
-    let mut distinct: BTreeSet<&str> = used.iter().copied().collect();
-    if distinct.contains("train") && distinct.iter().all(|name| *name == "train" || TEST_FOLDERS.contains(name)) {
-        // Parts in archives of their own are told apart by those.
-        let pairs: BTreeSet<(u32, &str)> =
-            images.iter().zip(&used).map(|((archive, _), name)| (*archive, *name)).collect();
-        let archives: BTreeSet<u32> = pairs.iter().map(|(archive, _)| *archive).collect();
-        if pairs.len() > archives.len() {
-            let parts: Vec<&str> = distinct.iter().copied().collect();
-            remarks.push(format!("the folders {} inside one archive are all used, as one set", parts.join(", ")));
-        }
-        depth += 1;
-        match level(images, depth) {
-            Some(below) => used = below,
-            None => return none,
-        }
-        distinct = used.iter().copied().collect();
-    }
-    if distinct.len() < 2 {
-        return none;
-    }
-    let numbers: HashMap<&str, u32> = distinct.iter().copied().zip(0..).collect();
-    let labels = used.iter().filter_map(|name| numbers.get(name).copied()).collect();
-    (labels, distinct.into_iter().map(str::to_owned).collect())
+    shared.len()
 }
 
 /// The folder of every image at some depth, if all have one.
