@@ -53,7 +53,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     console.close();
     let (trainer, outcome) = trained?;
     if face.skipped > 0 {
-        output::note(&format!("{} could not be read and were skipped", output::count(face.skipped, "image")));
+        output::note(&format!("skipped because unreadable: {}", output::count(face.skipped, "image")));
     }
     let stopped = |step: u64| {
         output::note(&format!(

@@ -80,25 +80,6 @@ unsafe fn resample(row: &[u8], reach: usize, taps: &Taps, weights: &[[[i16; 16];
         0, Z, 3, Z, 1, Z, 4, Z, 2, Z, 5, Z, Z, Z, Z, Z, 6, Z, 9, Z, 7, Z, 10, Z, 8, Z, 11, Z, Z, Z, Z, Z,
     );
     let half = _mm256_setr_epi32(HALF, HALF, HALF, 0, 0, 0, 0, 0);
-    // The sums of one output pixel: red, green, blue in both halves, still to be added.
-    let sums = |position: usize| {
-        let start = taps.first(position) * 3;
-        let weights = &weights[position * groups..(position + 1) * groups];
-        debug_assert!(start + (groups - 1) * GROUP_BYTES + LOADED <= reach);
-        let (mut high, mut low) = (_mm256_setzero_si256(), half);
-        for (group, [w_high, w_low]) in weights.iter().enumerate() {
-            // SAFETY: 16 bytes from here end within `reach`, which the caller took as the maximum over all positions and
-            // which the row was just found to have.
-            let pixels = unsafe { _mm_loadu_si128(row.as_ptr().add(start + group * GROUP_BYTES).cast()) };
-            let pixels = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(pixels), pairs);
-            // SAFETY: an array of sixteen 16-bit numbers is 32 bytes.
-            let (w_high, w_low) =
-                unsafe { (_mm256_loadu_si256(w_high.as_ptr().cast()), _mm256_loadu_si256(w_low.as_ptr().cast())) };
-            high = _mm256_add_epi32(high, _mm256_madd_epi16(pixels, w_high));
-            low = _mm256_add_epi32(low, _mm256_madd_epi16(pixels, w_low));
-        }
-        _mm256_add_epi32(_mm256_slli_epi32::<LOW_BITS>(high), low)
-    };
     // Adds the halves of two output pixels and rounds: the first in the lower half, the second in the upper.
     let join = |a: __m256i, b: __m256i| {
         let lower = _mm256_permute2x128_si256::<0x20>(a, b);
@@ -109,8 +90,29 @@ unsafe fn resample(row: &[u8], reach: usize, taps: &Taps, weights: &[[[i16; 16];
     let close = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, Z, Z, Z, Z);
     let last = taps.len() - 1;
     for (four, out) in out.chunks_mut(GROUP_BYTES).enumerate() {
-        // Positions behind the last are worked out again and dropped.
-        let [a, b, c, d] = [0, 1, 2, 3].map(|i| sums((four * GROUP + i).min(last)));
+        // For each output pixel its sums of red, green and blue in both halves, still to be added. A loop rather than a
+        // function: the compiler does not inline one that needs AVX2, and a call costs as much as the sums.
+        let mut totals = [_mm256_setzero_si256(); GROUP];
+        for (i, total) in totals.iter_mut().enumerate() {
+            // Positions behind the last are worked out again and dropped.
+            let position = (four * GROUP + i).min(last);
+            let start = taps.first(position) * 3;
+            let (mut high, mut low) = (_mm256_setzero_si256(), half);
+            for (group, [w_high, w_low]) in weights[position * groups..(position + 1) * groups].iter().enumerate() {
+                debug_assert!(start + group * GROUP_BYTES + LOADED <= reach);
+                // SAFETY: 16 bytes from here end within `reach`, which the caller took as the maximum over all positions
+                // and which the row was just found to have.
+                let pixels = unsafe { _mm_loadu_si128(row.as_ptr().add(start + group * GROUP_BYTES).cast()) };
+                let pixels = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(pixels), pairs);
+                // SAFETY: an array of sixteen 16-bit numbers is 32 bytes.
+                let (w_high, w_low) =
+                    unsafe { (_mm256_loadu_si256(w_high.as_ptr().cast()), _mm256_loadu_si256(w_low.as_ptr().cast())) };
+                high = _mm256_add_epi32(high, _mm256_madd_epi16(pixels, w_high));
+                low = _mm256_add_epi32(low, _mm256_madd_epi16(pixels, w_low));
+            }
+            *total = _mm256_add_epi32(_mm256_slli_epi32::<LOW_BITS>(high), low);
+        }
+        let [a, b, c, d] = totals;
         let words = _mm256_packs_epi32(join(a, b), join(c, d));
         let bytes = _mm256_packus_epi16(words, words);
         // The lower half holds pixels 0 and 2, the upper 1 and 3.
