@@ -47,7 +47,7 @@ fn an_unreadable_image_is_named_counted_and_skipped() {
     let out = folder.path().join("run");
     let ended = pretrain(&data, &out, &["--epochs", "2"]).succeeded();
     assert_eq!(ended.err.matches("skipped broken.jpg: ").count(), 1, "{}", ended.err);
-    assert!(ended.err.contains("1 image could not be read"), "{}", ended.err);
+    assert!(ended.err.contains("skipped because unreadable: 1 image"), "{}", ended.err);
     assert!(ended.out.contains("no labels"), "{}", ended.out);
 
     let features = folder.path().join("f.safetensors");
