@@ -52,3 +52,23 @@ def run(command, threads):
         return json.loads(done.stdout), others
     except ValueError:
         fail(f"`{' '.join(command)}` did not print one JSON object:\n{done.stdout.strip()}")
+
+
+def alternate(names, commands, threads, rounds, retries, about="", digits=1):
+    """Runs two sides in turn; yields (theirs, ours, share of other programs) for each round that counts.
+
+    A round that others disturbed is run again while there are retries.
+    """
+    done = 0
+    while done < rounds:
+        (theirs, others_1), (ours, others_2) = (run(command, threads) for command in commands)
+        others = max(others_1, others_2)
+        repeat = others > DISTURBED and retries > 0
+        speeds = ", ".join(f"{n} {s['images_per_second']:.{digits}f} img/s" for n, s in zip(names, (theirs, ours)))
+        note = f"{about}round {done + 1}: {speeds}, other programs {100 * others:.0f} %" + ", repeated" * repeat
+        print(note, file=sys.stderr, flush=True)
+        if repeat:
+            retries -= 1
+            continue
+        done += 1
+        yield theirs, ours, others

@@ -27,7 +27,7 @@ import pathlib
 import statistics
 import sys
 
-from alternate import DISTURBED, run
+from alternate import DISTURBED, alternate, fail, run
 
 TORCH_SIDE = pathlib.Path(__file__).resolve().parent / "torch_data.py"
 ORDER = ["read", "decode", "draw", "resize", "flip", "brightness", "contrast", "saturation", "hue", "grayscale", "blur",
@@ -40,25 +40,12 @@ def measure(args):
     loading = ["--batch-size", str(args.batch_size), "--workers", str(args.workers), "--seconds", str(args.seconds)]
     torch_command = [args.python, str(TORCH_SIDE), *common, *loading, "--json"]
     our_command = [args.binary, "bench", "data", *common, *loading, "--json"]
-    rounds, retries = [], args.retries
-    while len(rounds) < args.rounds:
-        (theirs, others_1), (ours, others_2) = run(torch_command, args.workers), run(our_command, args.workers)
+    names, commands, rounds = ("torchvision", "dino-vmf"), (torch_command, our_command), []
+    for theirs, ours, others in alternate(names, commands, args.workers, args.rounds, args.retries):
         if theirs["source_images"] != ours["source_images"]:
             counts = f"torchvision {theirs['source_images']}, dino-vmf {ours['source_images']}"
-            raise SystemExit(f"data.py: the two sides see different files ({counts}); give a folder without a held-out part")
-        others = max(others_1, others_2)
-        repeat = others > DISTURBED and retries > 0
-        print(
-            f"round {len(rounds) + 1}: torchvision {theirs['images_per_second']:.1f} img/s, "
-            f"dino-vmf {ours['images_per_second']:.1f} img/s, other programs {100 * others:.0f} %"
-            + (", repeated" if repeat else ""),
-            file=sys.stderr,
-            flush=True,
-        )
-        if repeat:
-            retries -= 1
-        else:
-            rounds.append({"torchvision": theirs, "dino_vmf": ours, "other_programs": others})
+            fail(f"the two sides see different files ({counts}); give a folder without a held-out part")
+        rounds.append({"torchvision": theirs, "dino_vmf": ours, "other_programs": others})
     operations, _ = run([args.python, str(TORCH_SIDE), *common, "--operations"], 1)
     return rounds, operations
 

@@ -26,7 +26,7 @@ import pathlib
 import statistics
 import sys
 
-from alternate import DISTURBED, run
+from alternate import DISTURBED, alternate
 
 TORCH_SIDE = pathlib.Path(__file__).resolve().parent / "torch_step.py"
 DEFAULT_SHAPES = ["vit_tiny:16:8:6:4096", "vit_small:16:8:8:65536"]
@@ -53,23 +53,11 @@ def compare(shape, args):
     common = shape_arguments(shape, args.steps, args.threads)
     torch_command = [args.python, str(TORCH_SIDE), *common] + (["--compile"] if args.compile else [])
     our_command = [args.binary, "bench", "step", "--device", "cpu", *common]
-    pairs, disturbance, retries = [], [], args.retries
-    while len(pairs) < args.rounds:
-        (theirs, others_1), (ours, others_2) = run(torch_command, args.threads), run(our_command, args.threads)
-        others = max(others_1, others_2)
-        repeat = others > DISTURBED and retries > 0
-        print(
-            f"{':'.join(shape)} round {len(pairs) + 1}: torch {theirs['images_per_second']:.3f} img/s, "
-            f"dino-vmf {ours['images_per_second']:.3f} img/s, other processes {100 * others:.0f} %"
-            + (", repeated" if repeat else ""),
-            file=sys.stderr,
-            flush=True,
-        )
-        if repeat:
-            retries -= 1
-        else:
-            pairs.append((theirs, ours))
-            disturbance.append(others)
+    pairs, disturbance = [], []
+    names, commands, about = ("torch", "dino-vmf"), (torch_command, our_command), f"{':'.join(shape)} "
+    for theirs, ours, others in alternate(names, commands, args.threads, args.rounds, args.retries, about, digits=3):
+        pairs.append((theirs, ours))
+        disturbance.append(others)
     median = lambda values: statistics.median(list(values))  # noqa: E731
     row = {
         "shape": ":".join(shape),

@@ -198,9 +198,25 @@ def evaluation():
     write("reduce", cases)
 
 
+def make_view(image, rect, side, flip, order, factors, gray, sigma, threshold):
+    """A whole view. `order`, `sigma` and `threshold` are None for a step that is left out."""
+    adjust = [F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue]
+    view = F.resized_crop(image, *rect, [side, side], T.InterpolationMode.BICUBIC)
+    if flip:
+        view = F.hflip(view)
+    for step in order or []:
+        view = adjust[step](view, factors[step])
+    if gray:
+        view = F.rgb_to_grayscale(view, 3)
+    if sigma is not None:
+        view = view.filter(ImageFilter.GaussianBlur(radius=sigma))
+    if threshold is not None:
+        view = ImageOps.solarize(view, threshold)
+    return view
+
+
 def pipelines():
     """Whole views. -1 stands for a step that is left out."""
-    adjust = [F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue]
     for name, size, blur_p, solarize_p in [("global1", 224, 1.0, 0.0), ("global2", 224, 0.1, 0.2), ("local", 96, 0.5, 0.0)]:
         rng = random.Random(name)
         cases = []
@@ -210,21 +226,12 @@ def pipelines():
             flip, jitter, gray = rng.random() < 0.5, rng.random() < 0.8, rng.random() < 0.2
             order = rng.sample(range(4), 4)
             factors = [rng.uniform(0.6, 1.4), rng.uniform(0.6, 1.4), rng.uniform(0.8, 1.2), rng.uniform(-0.1, 0.1)]
-            sigma = rng.uniform(0.1, 2.0) if rng.random() <= blur_p else -1
-            solarize = 128 if rng.random() < solarize_p else -1
-            view = F.resized_crop(make_image(*case), *rect, [size_, size_], T.InterpolationMode.BICUBIC)
-            if flip:
-                view = F.hflip(view)
-            if jitter:
-                for step in order:
-                    view = adjust[step](view, factors[step])
-            if gray:
-                view = F.rgb_to_grayscale(view, 3)
-            if sigma >= 0:
-                view = view.filter(ImageFilter.GaussianBlur(radius=sigma))
-            if solarize >= 0:
-                view = ImageOps.solarize(view, solarize)
-            cases.append([*case, *rect, size_, flip, order if jitter else -1, *factors, gray, sigma, solarize, crc(view)])
+            order = order if jitter else None
+            sigma = rng.uniform(0.1, 2.0) if rng.random() <= blur_p else None
+            solarize = 128 if rng.random() < solarize_p else None
+            view = make_view(make_image(*case), rect, size_, flip, order, factors, gray, sigma, solarize)
+            order, sigma, solarize = (-1 if step is None else step for step in (order, sigma, solarize))
+            cases.append([*case, *rect, size_, flip, order, *factors, gray, sigma, solarize, crc(view)])
         write(f"view_{name}", cases)
 
 

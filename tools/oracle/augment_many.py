@@ -15,7 +15,7 @@ import torchvision.transforms as T
 import torchvision.transforms.functional as F
 from PIL import Image, ImageFilter, ImageOps
 
-from augment_fixtures import FILTERS, OUT, crc, make_image
+from augment_fixtures import FILTERS, OUT, crc, make_image, make_view
 
 CASES = 320
 MASK = (1 << 64) - 1
@@ -83,8 +83,6 @@ def eval_transform(d):
 
 
 def view(side, blur_p, solarize_p):
-    adjust = [F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue]
-
     def run(d):
         image = d.image()
         rect = d.rect(image)
@@ -95,19 +93,8 @@ def view(side, blur_p, solarize_p):
             order[i], order[j] = order[j], order[i]
         factors = [d.uniform(0.6, 1.4), d.uniform(0.6, 1.4), d.uniform(0.8, 1.2), d.uniform(-0.1, 0.1)]
         blur, sigma, solarize = d.chance(blur_p), d.uniform(0.1, 2.0), d.chance(solarize_p)
-        out = F.resized_crop(image, *rect, [side, side], T.InterpolationMode.BICUBIC)
-        if flip:
-            out = F.hflip(out)
-        if jitter:
-            for step in order:
-                out = adjust[step](out, factors[step])
-        if gray:
-            out = F.rgb_to_grayscale(out, 3)
-        if blur:
-            out = out.filter(ImageFilter.GaussianBlur(radius=sigma))
-        if solarize:
-            out = ImageOps.solarize(out, 128)
-        return out
+        order, sigma, threshold = order if jitter else None, sigma if blur else None, 128 if solarize else None
+        return make_view(image, rect, side, flip, order, factors, gray, sigma, threshold)
 
     return run
 

@@ -1,6 +1,6 @@
 //! The flags of the benchmarks.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use data::Decoding;
 use model::Arch;
 
@@ -60,8 +60,8 @@ pub struct BenchDataArgs {
     #[arg(long, value_name = "W", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
     /// Whether a JPEG much larger than all its views may be decoded smaller
-    #[arg(long, value_enum, default_value_t = DecodingArg::Exact)]
-    pub decoding: DecodingArg,
+    #[arg(long, value_name = "exact|fast", default_value = "exact", value_parser = decoding)]
+    pub decoding: Decoding,
     /// How long to measure, after a warm-up
     #[arg(long, value_name = "T", default_value_t = 10.0, value_parser = above_zero)]
     pub seconds: f64,
@@ -70,22 +70,8 @@ pub struct BenchDataArgs {
     pub json: bool,
 }
 
-/// How faithfully images are decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DecodingArg {
-    /// Every pixel.
-    Exact,
-    /// No more than the views need.
-    Fast,
-}
-
-impl From<DecodingArg> for Decoding {
-    fn from(decoding: DecodingArg) -> Self {
-        match decoding {
-            DecodingArg::Exact => Decoding::Exact,
-            DecodingArg::Fast => Decoding::Fast,
-        }
-    }
+fn decoding(name: &str) -> Result<Decoding, String> {
+    Decoding::of_name(name).ok_or_else(|| format!("it is one of {}", Decoding::NAMES.join(", ")))
 }
 
 /// Examples of `bench data`.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use data::{Decoding, Loader, LoaderConfig, MultiCrop, Source, Split};
+use data::{Loader, LoaderConfig, MultiCrop, Source, Split};
 use serde_json::{Value, json};
 
 use super::operations::{self, Cost, Operation};
@@ -42,7 +42,7 @@ pub fn run(args: &BenchDataArgs) -> Result<(), CliError> {
         batch_size: args.batch_size as usize,
         workers: args.workers.map_or(defaults.workers, usize::from),
         views: MultiCrop { local_crops: args.local_crops as usize, ..MultiCrop::dino() },
-        decoding: args.decoding.into(),
+        decoding: args.decoding,
         ..defaults
     };
     let loaded = load(source.clone(), &config, args.seconds)?;
@@ -113,7 +113,7 @@ fn object(source: &dyn Source, config: &LoaderConfig, loaded: &Loaded, cost: &Co
         "images_per_second": loaded.images_per_second(),
         "views_per_second": loaded.images_per_second() * config.views.count() as f64,
         "workers": config.workers, "batch_size": config.batch_size, "local_crops": config.views.local_crops,
-        "decoding": match config.decoding { Decoding::Exact => "exact", Decoding::Fast => "fast" },
+        "decoding": config.decoding.name(),
         "seconds": loaded.seconds, "images": loaded.images, "bad": loaded.bad,
         "source": source.describe(), "source_images": source.len(),
         "peak_memory_bytes": loaded.peak, "resident_bytes": loaded.resident,

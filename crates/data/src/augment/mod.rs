@@ -20,6 +20,6 @@ pub use crop::{Rect, center_crop, crop};
 pub use flip::flip_horizontal;
 pub use hue::hue;
 pub use reduce::reduce;
-pub(crate) use resize::Window;
-pub use resize::{Filter, Resize, Resizer, resize, resize_crop};
+pub use resize::{Filter, resize, resize_crop};
+pub(crate) use resize::{Resizer, Window};
 pub use solarize::solarize;

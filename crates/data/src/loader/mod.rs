@@ -20,7 +20,7 @@ pub use workbench::Decoding;
 use crate::source::Source;
 use crate::transform::MAX_CHANNELS;
 use crate::views::{MultiCrop, ViewsError};
-use batch::{Content, Layout};
+use batch::Content;
 use order::{Place, Schedule};
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
@@ -170,7 +170,6 @@ pub struct Loader {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     batches_per_epoch: usize,
-    max_bad_share: f64,
     /// Unreadable images that have been reported, in that order.
     named: Vec<BadSample>,
     named_indices: HashSet<u64>,
@@ -219,29 +218,20 @@ impl Loader {
             return setting("start_position", start_position.to_string(), "at most the number of batches of an epoch");
         }
         let start = Place { epoch: start_epoch, position: start_position };
-        let shared = Arc::new(Shared::new(
-            source,
-            cfg.seed,
-            cfg.views.clone(),
-            cfg.channels,
-            cfg.decoding,
-            Layout::new(cfg.batch_size, &cfg.views, cfg.channels),
-            cfg.prefetch,
-            allowed_bad(cfg.max_bad_share, images),
-            Schedule::new(cfg.seed, len, batches_per_epoch, start, end_epoch),
-            cfg.shard,
-        ));
+        let allowed_bad = allowed_bad(cfg.max_bad_share, images);
+        let schedule = Schedule::new(cfg.seed, len, batches_per_epoch, start, end_epoch);
+        let workers = cfg.workers;
+        let shared = Arc::new(Shared::new(source, cfg, allowed_bad, schedule));
         let mut loader = Loader {
             shared,
-            threads: Vec::with_capacity(cfg.workers),
+            threads: Vec::with_capacity(workers),
             batches_per_epoch,
-            max_bad_share: cfg.max_bad_share,
             named: Vec::new(),
             named_indices: HashSet::new(),
             waited: Duration::ZERO,
             failed: false,
         };
-        for worker in 0..cfg.workers {
+        for worker in 0..workers {
             let shared = Arc::clone(&loader.shared);
             let thread = std::thread::Builder::new().name(format!("data-{worker}")).spawn(move || shared.run());
             // Dropping the loader ends the threads that did start.
@@ -280,14 +270,14 @@ impl Loader {
     /// For somebody whose network waits for data: which part of the work is slow, and what helps.
     pub fn advice(&self) -> String {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        self.shared.efforts.sum().advice(self.shared.decoding, self.threads.len(), cores)
+        self.shared.efforts.sum().advice(self.shared.config.decoding, self.threads.len(), cores)
     }
 
     /// Takes a batch back so that its memory serves a later one.
     pub fn recycle(&mut self, batch: Batch) {
         if self.shared.layout.fits(&batch.groups) {
             let mut state = self.shared.state();
-            if state.spare.len() < self.shared.prefetch {
+            if state.spare.len() < self.shared.config.prefetch {
                 state.spare.push(batch.groups);
             }
         }
@@ -332,7 +322,7 @@ impl Loader {
         let images = self.shared.source.len();
         let first = || self.named.iter().take(LISTED).cloned().collect();
         if self.named.len() > self.shared.allowed_bad {
-            let (count, allowed_share) = (self.named.len(), self.max_bad_share);
+            let (count, allowed_share) = (self.named.len(), self.shared.config.max_bad_share);
             return Err(LoaderError::TooManyBad { count, images, allowed_share, first: first() });
         }
         if content.unfilled {

@@ -16,6 +16,21 @@ pub enum Decoding {
     Fast,
 }
 
+impl Decoding {
+    /// Their names on the command line and in recipes, in the order of the variants.
+    pub const NAMES: [&'static str; 2] = ["exact", "fast"];
+
+    /// The name on the command line and in recipes.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    /// The one of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        [Decoding::Exact, Decoding::Fast].into_iter().find(|decoding| decoding.name() == name)
+    }
+}
+
 /// What a worker keeps from image to image, so that making views takes no memory once it has seen a large one.
 pub(super) struct Workbench {
     reader: Reader,
@@ -80,10 +95,7 @@ impl Workbench {
         let start = Instant::now();
         let Self { image, divisor, params, maker, views, effort, .. } = self;
         for (params, view) in params.iter().zip(views) {
-            match divisor {
-                1 => maker.make(image, params, view),
-                _ => maker.make_reduced(image, *divisor, params, view),
-            }
+            maker.make_reduced(image, *divisor, params, view);
         }
         effort.views = start.elapsed();
     }

@@ -1,12 +1,12 @@
 //! The threads' side: taking samples, reading, making views.
 
+use super::LoaderConfig;
 use super::batch::{BadSample, CropGroup, Filled, Layout, Pending};
 use super::effort::Efforts;
-use super::order::{Schedule, Shard};
-use super::workbench::{Decoding, Workbench};
+use super::order::Schedule;
+use super::workbench::Workbench;
 use crate::decode::DecodeError;
 use crate::source::{ReadError, Source};
-use crate::views::MultiCrop;
 use random::{Key, Purpose};
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,16 +15,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// What all threads of a loader see.
 pub(super) struct Shared {
     pub source: Arc<dyn Source>,
-    pub seed: u64,
-    pub views: MultiCrop,
-    pub channels: usize,
-    pub decoding: Decoding,
-    pub shard: Shard,
+    pub config: LoaderConfig,
     /// Where the workers' time went.
     pub efforts: Efforts,
     pub layout: Layout,
-    /// Batches in work or ready at any time.
-    pub prefetch: usize,
     /// Unreadable images that are put up with.
     pub allowed_bad: usize,
     state: Mutex<State>,
@@ -52,18 +46,8 @@ pub(super) struct State {
 }
 
 impl Shared {
-    pub(super) fn new(
-        source: Arc<dyn Source>,
-        seed: u64,
-        views: MultiCrop,
-        channels: usize,
-        decoding: Decoding,
-        layout: Layout,
-        prefetch: usize,
-        allowed_bad: usize,
-        schedule: Schedule,
-        shard: Shard,
-    ) -> Self {
+    pub(super) fn new(source: Arc<dyn Source>, config: LoaderConfig, allowed_bad: usize, schedule: Schedule) -> Self {
+        let layout = Layout::new(config.batch_size, &config.views, config.channels);
         let state = State {
             pending: VecDeque::new(),
             next_slot: layout.batch_size,
@@ -75,14 +59,9 @@ impl Shared {
         };
         Self {
             source,
-            seed,
-            views,
-            channels,
-            decoding,
-            shard,
+            config,
             efforts: Efforts::default(),
             layout,
-            prefetch,
             allowed_bad,
             state: Mutex::new(state),
             work: Condvar::new(),
@@ -104,7 +83,7 @@ impl Shared {
 
     /// A worker's life.
     pub(super) fn run(&self) {
-        let mut bench = Workbench::new(self.channels, self.views.count());
+        let mut bench = Workbench::new(self.config.channels, self.config.views.count());
         while let Some((pending, slot)) = self.take() {
             let filled = catch_unwind(AssertUnwindSafe(|| self.fill(&pending, slot, &mut bench))).map_err(|panic| {
                 let index = bench.index;
@@ -136,7 +115,7 @@ impl Shared {
             if state.exhausted {
                 return None;
             }
-            if state.pending.len() < self.prefetch {
+            if state.pending.len() < self.config.prefetch {
                 self.begin_batch(&mut state);
             } else {
                 state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -158,7 +137,13 @@ impl Shared {
             self.ready.notify_all();
             return;
         };
-        state.pending.push_back(Arc::new(Pending::new(place, order, self.shard, self.layout.batch_size, groups)));
+        state.pending.push_back(Arc::new(Pending::new(
+            place,
+            order,
+            self.config.shard,
+            self.layout.batch_size,
+            groups,
+        )));
         state.next_slot = 0;
         self.work.notify_all();
     }
@@ -169,7 +154,7 @@ impl Shared {
     /// other views.
     fn fill(&self, pending: &Pending, slot: usize, bench: &mut Workbench) -> Filled {
         let (order, rank) = (&pending.order, pending.rank(slot));
-        let key = Key::new(self.seed, Purpose::View).epoch(pending.place.epoch).sample(order[rank].into());
+        let key = Key::new(self.config.seed, Purpose::View).epoch(pending.place.epoch).sample(order[rank].into());
         let mut bad = Vec::new();
         for step in 0..order.len() {
             let index = order[(rank + step) % order.len()];
@@ -194,8 +179,8 @@ impl Shared {
         if let Some(sample) = known().get(&index) {
             return Err(sample.clone());
         }
-        let draw = |view, height, width| self.views.draw(view, height, width, key);
-        let Err(error) = bench.read(&*self.source, index as usize, self.decoding, &draw) else { return Ok(()) };
+        let draw = |view, height, width| self.config.views.draw(view, height, width, key);
+        let Err(error) = bench.read(&*self.source, index as usize, self.config.decoding, &draw) else { return Ok(()) };
         // The disk may answer next time, or there may be more memory; and a resumed run would ask again.
         let passing = match &error {
             ReadError::Io { .. } => true,

@@ -2,7 +2,7 @@
 
 use super::JitterStrength;
 use crate::Image;
-use crate::augment::{self, Blur, Filter, Rect, Resize, Resizer, Window};
+use crate::augment::{self, Blur, Filter, Rect, Resizer, Window};
 use crate::decode::Reduction;
 use crate::source::RGB;
 use random::Stream;
@@ -118,9 +118,8 @@ impl ViewMaker {
     /// # Panics
     /// When the crop does not lie inside the image.
     pub fn make(&mut self, image: &Image, params: &ViewParams, view: &mut Image) {
-        let &ViewParams { crop: rect, size, filter, flip: mirrored, .. } = params;
-        self.resizer.apply(image, &Resize { rect, size, filter, mirrored }, view);
-        self.distort(params, view);
+        assert!(params.crop.fits(image.height, image.width), "{:?} lies outside {image:?}", params.crop);
+        self.make_reduced(image, 1, params, view);
     }
 
     /// As [`Self::make`], of an image that was decoded with its sides divided by `divisor`. The crop refers to the image in
@@ -130,11 +129,6 @@ impl ViewMaker {
         let [top, left, height, width] = [top, left, height, width].map(|side| side / divisor as f64);
         let window = Window { top, left, height, width };
         self.resizer.apply_window(image, &window, params.size, params.filter, params.flip, view);
-        self.distort(params, view);
-    }
-
-    /// What comes after the crop.
-    fn distort(&mut self, params: &ViewParams, view: &mut Image) {
         if let Some(jitter) = &params.jitter {
             jitter.apply(view);
         }

@@ -4,13 +4,14 @@
 //! they do not converge. So whatever depends on the size of the data, of the images or of the batch is a rule here, with
 //! its reason, anchored where the published values are: at ImageNet's size and batch 1024 the rules give those back.
 
+use data::Decoding;
 use model::Arch;
 
 use super::check::{Facts, check};
 use super::error::RecipeError;
 use super::explain::Origin;
 use super::fields::{Given, RawRecipe, Recipe, Sourced};
-use super::values::{Centering, Decoding, Interval, Method, Prototypes, Size};
+use super::values::{Centering, Interval, Method, Prototypes, Size};
 
 trait Fill<T> {
     /// What was given, or the usual value.

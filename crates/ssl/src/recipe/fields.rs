@@ -1,5 +1,6 @@
 //! The keys of a recipe, declared once: name, type, allowed values, and whether a resumed run may change them.
 
+use data::Decoding;
 use model::Arch;
 use toml::Value;
 
@@ -8,7 +9,7 @@ use super::error::RecipeError;
 use super::explain::{Line, Origin};
 use super::nearest::unknown_key;
 use super::rule::{Rule, above, below, between};
-use super::values::{Centering, Decoding, Interval, Method, Prototypes, Setting, Size};
+use super::values::{Centering, Interval, Method, Prototypes, Setting, Size};
 
 /// A value that somebody set, and where.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,7 +125,7 @@ recipe! {
     /// Channels that images are brought to: 3 for colour, 1 for grey, any other number as the files have it.
     channels: usize, Rule::Whole(1, data::transform::MAX_CHANNELS as u64), Fixed;
     /// Whether large photographs may be decoded smaller than they are.
-    decoding: Decoding, Rule::Choice(Decoding::WORDS), Fixed;
+    decoding: Decoding, Rule::Choice(&Decoding::NAMES), Fixed;
     /// Size of the two global views in pixels.
     global_size: Size, Rule::Size, Fixed;
     /// Size of the local views in pixels.

@@ -27,7 +27,7 @@ pub use check::Facts;
 pub use error::RecipeError;
 pub use explain::{Difference, Line, Origin};
 pub use fields::{RawRecipe, Recipe};
-pub use values::{Centering, Decoding, Interval, Method, Prototypes, Size};
+pub use values::{Centering, Interval, Method, Prototypes, Size};
 
 /// The names of all recipe keys, in the order in which they are printed.
 pub fn keys() -> impl Iterator<Item = &'static str> {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use data::Decoding;
 use model::Arch;
 use toml::Value;
 
@@ -79,22 +80,21 @@ choice! {
     }
 }
 
-choice! {
-    /// How faithfully images are decoded.
-    Decoding {
-        /// Every pixel: views equal those of Pillow and torchvision byte for byte.
-        Exact = "exact",
-        /// Photographs much larger than their views are decoded smaller.
-        Fast = "fast",
-    }
-}
-
 impl Setting for Arch {
     fn read(value: &Value, _: &Rule) -> Option<Self> {
         value.as_str()?.parse().ok()
     }
     fn show(&self) -> String {
         format!("\"{self}\"")
+    }
+}
+
+impl Setting for Decoding {
+    fn read(value: &Value, _: &Rule) -> Option<Self> {
+        Decoding::of_name(value.as_str()?)
+    }
+    fn show(&self) -> String {
+        format!("\"{}\"", self.name())
     }
 }
 

@@ -8,7 +8,7 @@ use tensor::ops::{AdamW, PixelData, Pixels};
 use crate::learner::LearnerOptions;
 use crate::loss::LossOptions;
 use crate::optimizer::OptimizerOptions;
-use crate::recipe::{Decoding, Prototypes, Recipe};
+use crate::recipe::{Prototypes, Recipe};
 
 /// Batches prepared ahead.
 const PREFETCH: usize = 4;
@@ -67,10 +67,7 @@ pub fn loader_config(recipe: &Recipe) -> LoaderConfig {
             ..MultiCrop::default()
         },
         channels: recipe.channels(),
-        decoding: match recipe.decoding() {
-            Decoding::Exact => data::Decoding::Exact,
-            Decoding::Fast => data::Decoding::Fast,
-        },
+        decoding: recipe.decoding(),
         max_bad_share: recipe.max_bad_share(),
     }
 }

@@ -49,9 +49,8 @@ pub fn resize(image: &Image, size: (usize, usize), filter: Filter) -> Image {
 /// # Panics
 /// When the rectangle does not lie inside the image, or `size` has a zero.
 pub fn resize_crop(image: &Image, rect: Rect, size: (usize, usize), filter: Filter) -> Image {
-    let mut out = Image::black(1, 1, image.channels);
-    Resizer::default().apply(image, &Resize { rect, size, filter, mirrored: false }, &mut out);
-    out
+    assert!(rect.fits(image.height, image.width), "{rect:?} lies outside {image:?}");
+    resize_window(image, rect.into(), size, filter)
 }
 
 /// As [`resize_crop`], from a window that need not consist of whole pixels.
@@ -95,22 +94,9 @@ impl Window {
     }
 }
 
-/// A part of an image at another size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resize {
-    /// The part.
-    pub rect: Rect,
-    /// (height, width) of the result.
-    pub size: (usize, usize),
-    /// How it is resampled.
-    pub filter: Filter,
-    /// Left and right exchanged after that.
-    pub mirrored: bool,
-}
-
 /// Resizes image after image in the same memory.
 #[derive(Default)]
-pub struct Resizer {
+pub(crate) struct Resizer {
     columns: Taps,
     rows: Taps,
     /// The image after the first axis.
@@ -120,17 +106,10 @@ pub struct Resizer {
 }
 
 impl Resizer {
-    /// Makes `out` the resized part of `image`. Its old content is lost.
+    /// Makes `out` a part of `image` at another size, mirrored after that or not. Its old content is lost.
     ///
     /// # Panics
-    /// When the rectangle does not lie inside the image, or a side is zero.
-    pub fn apply(&mut self, image: &Image, resize: &Resize, out: &mut Image) {
-        let &Resize { rect, size, filter, mirrored } = resize;
-        assert!(rect.fits(image.height, image.width), "{rect:?} lies outside {image:?}");
-        self.apply_window(image, &rect.into(), size, filter, mirrored, out);
-    }
-
-    /// As [`Self::apply`], from a window that need not consist of whole pixels.
+    /// When the window does not begin inside the image, or a side is zero.
     pub(crate) fn apply_window(
         &mut self,
         image: &Image,
