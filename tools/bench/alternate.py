@@ -54,21 +54,24 @@ def run(command, threads):
         fail(f"`{' '.join(command)}` did not print one JSON object:\n{done.stdout.strip()}")
 
 
-def alternate(names, commands, threads, rounds, retries, about="", digits=1):
-    """Runs two sides in turn; yields (theirs, ours, share of other programs) for each round that counts.
+def alternate(sides, threads, rounds, retries, about="", digits=1, watch=True):
+    """Runs the sides in turn; yields (their JSON objects, share of other programs) for each round that counts.
 
-    A round that others disturbed is run again while there are retries.
+    `sides` is a list of (name, command). A round that others disturbed is run again while there are retries. With
+    `watch` off every round counts and the share is 0: for sides that do not compute on the processors.
     """
     done = 0
     while done < rounds:
-        (theirs, others_1), (ours, others_2) = (run(command, threads) for command in commands)
-        others = max(others_1, others_2)
+        results, shares = zip(*(run(command, threads) for _, command in sides))
+        others = max(shares) if watch else 0.0
         repeat = others > DISTURBED and retries > 0
-        speeds = ", ".join(f"{n} {s['images_per_second']:.{digits}f} img/s" for n, s in zip(names, (theirs, ours)))
-        note = f"{about}round {done + 1}: {speeds}, other programs {100 * others:.0f} %" + ", repeated" * repeat
+        speeds = (f"{name} {side['images_per_second']:.{digits}f} img/s" for (name, _), side in zip(sides, results))
+        note = f"{about}round {done + 1}: {', '.join(speeds)}"
+        if watch:
+            note += f", other programs {100 * others:.0f} %" + ", repeated" * repeat
         print(note, file=sys.stderr, flush=True)
         if repeat:
             retries -= 1
             continue
         done += 1
-        yield theirs, ours, others
+        yield list(results), others

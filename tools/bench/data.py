@@ -40,8 +40,8 @@ def measure(args):
     loading = ["--batch-size", str(args.batch_size), "--workers", str(args.workers), "--seconds", str(args.seconds)]
     torch_command = [args.python, str(TORCH_SIDE), *common, *loading, "--json"]
     our_command = [args.binary, "bench", "data", *common, *loading, "--json"]
-    names, commands, rounds = ("torchvision", "dino-vmf"), (torch_command, our_command), []
-    for theirs, ours, others in alternate(names, commands, args.workers, args.rounds, args.retries):
+    sides, rounds = [("torchvision", torch_command), ("dino-vmf", our_command)], []
+    for (theirs, ours), others in alternate(sides, args.workers, args.rounds, args.retries):
         if theirs["source_images"] != ours["source_images"]:
             counts = f"torchvision {theirs['source_images']}, dino-vmf {ours['source_images']}"
             fail(f"the two sides see different files ({counts}); give a folder without a held-out part")

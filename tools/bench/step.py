@@ -1,22 +1,29 @@
 #!/usr/bin/env python3
-"""Times one DINO training step of `dino-vmf` against PyTorch, side by side in one run on the CPU.
+"""Times one DINO training step of `dino-vmf` against PyTorch, side by side in one run, on the CPU or on a GPU.
 
     python tools/bench/step.py --binary target/release/dino-vmf --threads 2
     python tools/bench/step.py --binary target/release/dino-vmf --threads 2 --shape vit_tiny:16:8:6:4096 --rounds 5
+    python tools/bench/step.py --binary target/release/dino-vmf --device cuda
 
 Needs: Python 3.9 or newer for this file, and torch in the interpreter of the PyTorch side (`--python`, by default the
-one that runs this file). Build the binary first: `cargo build --release`.
+one that runs this file); for `--device cuda` a torch with CUDA, a C++ compiler for torch.compile, and a binary that has
+CUDA. Build the binary first: `cargo build --release`.
 
-For each shape ARCH:PATCH:BATCH:LOCAL:K the two sides run as separate processes, in turn (torch, ours, torch, ours ...),
-so that a slow minute of the machine meets both. Each process reports the median of its own steps; the table shows the
-median over rounds, and the ratios are medians of the ratios of neighbouring runs.
+For each shape ARCH:PATCH:BATCH:LOCAL:K the sides run as separate processes, in turn (torch, ours, torch, ours ...), so
+that a slow minute of the machine meets all of them. Each process reports the median of its own steps; the table shows
+the median over rounds, and the ratios are medians of the ratios of neighbouring runs.
 
-The machine must be quiet: PyTorch's threads wait for each other actively and lose far more than their share (up to ten
-times) to any other busy process, which would flatter us. So the share of the processors that others used is measured
-during every run, and a round above 5 % is thrown away and repeated, at most `--retries` times for each shape.
+On the CPU the machine must be quiet: PyTorch's threads wait for each other actively and lose far more than their share
+(up to ten times) to any other busy process, which would flatter us. So the share of the processors that others used is
+measured during every run, and a round above 5 % is thrown away and repeated, at most `--retries` times for each shape.
+Memory is the peak resident size of the process. PyTorch's includes what importing it costs (0.6 GiB for the package
+with CUDA); the last column takes that off before comparing.
 
-Memory is the peak resident size of the process. PyTorch's includes what importing it costs (0.6 GiB for the package with
-CUDA); the last column takes that off before comparing.
+On a GPU there are three sides: PyTorch eager, PyTorch compiled, and ours; the ratios are against PyTorch compiled.
+Memory is that of the GPU: for PyTorch the most that its allocator had handed out (what it took from the driver is
+more), for us what the binary reports. MFU is what our binary reports; that of a PyTorch side follows from ours and the
+ratio of the speeds, with the same count of operations for an image. Nobody else may use the GPU; nothing here checks
+that.
 """
 
 import argparse
@@ -29,36 +36,46 @@ import sys
 from alternate import DISTURBED, alternate
 
 TORCH_SIDE = pathlib.Path(__file__).resolve().parent / "torch_step.py"
-DEFAULT_SHAPES = ["vit_tiny:16:8:6:4096", "vit_small:16:8:8:65536"]
+DEFAULT_SHAPES = {
+    "cpu": ["vit_tiny:16:8:6:4096", "vit_small:16:8:8:65536"],
+    "cuda": ["vit_small:16:128:8:65536", "vit_base:16:128:8:65536"],
+}
+DEFAULT_STEPS = {"cpu": 5, "cuda": 20}
 GIB = 2.0**30
 
 
 def parse_shape(text):
     parts = text.split(":")
     if len(parts) != 5 or not all(part.isdigit() for part in parts[1:]):
-        raise argparse.ArgumentTypeError(f"'{text}' is not ARCH:PATCH:BATCH:LOCAL:K, as in {DEFAULT_SHAPES[0]}")
+        raise argparse.ArgumentTypeError(f"'{text}' is not ARCH:PATCH:BATCH:LOCAL:K, as in {DEFAULT_SHAPES['cpu'][0]}")
     return parts
 
 
-def shape_arguments(shape, steps, threads):
+def commands(shape, args):
+    """The commands of PyTorch eager, PyTorch compiled and ours."""
     arch, patch, batch, local_crops, out_dim = shape
-    return [
-        "--arch", arch, "--patch-size", patch, "--batch-size", batch, "--local-crops", local_crops,
-        "--out-dim", out_dim, "--steps", str(steps), "--threads", str(threads), "--json",
+    common = [
+        "--device", args.device, "--arch", arch, "--patch-size", patch, "--batch-size", batch,
+        "--local-crops", local_crops, "--out-dim", out_dim, "--steps", str(args.steps),
+        "--threads", str(args.threads), "--json",
     ]  # fmt: skip
+    eager = [args.python, str(TORCH_SIDE), *common]
+    compiled = [*eager, "--compile", "--compile-mode", args.compile_mode]
+    return eager, compiled, [args.binary, "bench", "step", *common]
 
 
-def compare(shape, args):
+def median(values):
+    return statistics.median(list(values))
+
+
+def compare_cpu(shape, args):
     """Alternates the two sides and returns a row of medians."""
-    common = shape_arguments(shape, args.steps, args.threads)
-    torch_command = [args.python, str(TORCH_SIDE), *common] + (["--compile"] if args.compile else [])
-    our_command = [args.binary, "bench", "step", "--device", "cpu", *common]
+    eager, compiled, our_command = commands(shape, args)
+    sides, about = [("torch", compiled if args.compile else eager), ("dino-vmf", our_command)], f"{':'.join(shape)} "
     pairs, disturbance = [], []
-    names, commands, about = ("torch", "dino-vmf"), (torch_command, our_command), f"{':'.join(shape)} "
-    for theirs, ours, others in alternate(names, commands, args.threads, args.rounds, args.retries, about, digits=3):
-        pairs.append((theirs, ours))
+    for pair, others in alternate(sides, args.threads, args.rounds, args.retries, about, digits=3):
+        pairs.append(pair)
         disturbance.append(others)
-    median = lambda values: statistics.median(list(values))  # noqa: E731
     row = {
         "shape": ":".join(shape),
         "torch_images_per_second": median(t["images_per_second"] for t, _ in pairs),
@@ -80,7 +97,41 @@ def compare(shape, args):
     return row
 
 
-def print_table(rows):
+def compare_cuda(shape, args):
+    """Alternates the three sides and returns a row of medians."""
+    sides = list(zip(("torch eager", "torch compiled", "dino-vmf"), commands(shape, args)))
+    about, retries = f"{':'.join(shape)} ", 0
+    rounds = [results for results, _ in alternate(sides, args.threads, args.rounds, retries, about, watch=False)]
+    first = rounds[0][1]
+    row = {
+        "shape": ":".join(shape),
+        "eager_images_per_second": median(e["images_per_second"] for e, _, _ in rounds),
+        "compiled_images_per_second": median(c["images_per_second"] for _, c, _ in rounds),
+        "our_images_per_second": median(o["images_per_second"] for _, _, o in rounds),
+        "speed_ratio": median(o["images_per_second"] / c["images_per_second"] for _, c, o in rounds),
+        "speed_ratio_eager": median(o["images_per_second"] / e["images_per_second"] for e, _, o in rounds),
+        "eager_peak_memory_bytes": median(e["peak_memory_bytes"] for e, _, _ in rounds),
+        "compiled_peak_memory_bytes": median(c["peak_memory_bytes"] for _, c, _ in rounds),
+        "compiled_peak_reserved_bytes": median(c["peak_reserved_bytes"] for _, c, _ in rounds),
+        "our_peak_memory_bytes": median(o["peak_memory_bytes"] for _, _, o in rounds),
+        "memory_ratio": median(o["peak_memory_bytes"] / c["peak_memory_bytes"] for _, c, o in rounds),
+        "torch_version": first["torch_version"],
+        "compile_mode": first["compile_mode"],
+        "device": first["device"],
+        "rounds": args.rounds,
+    }
+    if all("mfu" in o for _, _, o in rounds):
+        row["our_mfu"] = median(o["mfu"] for _, _, o in rounds)
+        for name, side in (("eager_mfu", 0), ("compiled_mfu", 1)):
+            # The operations of an image are the same, so the shares of the limit are as the speeds.
+            row[name] = median(r[2]["mfu"] * r[side]["images_per_second"] / r[2]["images_per_second"] for r in rounds)
+    if all(o.get("shares") for _, _, o in rounds):
+        kinds = dict.fromkeys(kind for _, _, o in rounds for kind in o["shares"])
+        row["our_shares"] = {kind: median(o["shares"].get(kind, 0.0) for _, _, o in rounds) for kind in kinds}
+    return row
+
+
+def print_cpu_table(rows):
     version, threads, rounds = rows[0]["torch_version"], rows[0]["threads"], rows[0]["rounds"]
     print(f"PyTorch {version}, {threads} threads, median of {rounds} round(s); ratios are dino-vmf / PyTorch")
     titles = ("arch:patch:batch:local:K", "PyTorch img/s", "dino-vmf img/s", "speed", "PyTorch GiB", "dino-vmf GiB",
@@ -98,22 +149,59 @@ def print_table(rows):
         print("NOT VALID: other processes used more than 5 % of the processors. Repeat on a quiet machine.")
 
 
+def print_cuda_table(rows):
+    version, mode, device, rounds = (rows[0][key] for key in ("torch_version", "compile_mode", "device", "rounds"))
+    print(f"PyTorch {version} (compile mode {mode}) on {device}, median of {rounds} round(s)")
+    print("speed and memory are dino-vmf / PyTorch compiled")
+    titles = ("arch:patch:batch:local:K", "eager img/s", "compiled img/s", "dino-vmf img/s", "speed", "compiled GiB",
+              "dino-vmf GiB", "memory", "dino-vmf MFU")  # fmt: skip
+    print(f"| {' | '.join(titles)} |")
+    print("| --- |" + " ---: |" * (len(titles) - 1))
+    for row in rows:
+        print(
+            f"| {row['shape']} | {row['eager_images_per_second']:.0f} | {row['compiled_images_per_second']:.0f} "
+            f"| {row['our_images_per_second']:.0f} | {row['speed_ratio']:.2f}x "
+            f"| {row['compiled_peak_memory_bytes'] / GIB:.2f} | {row['our_peak_memory_bytes'] / GIB:.2f} "
+            f"| {row['memory_ratio']:.2f}x | {percent(row.get('our_mfu'))} |"
+        )
+    for row in rows:
+        if "our_mfu" in row:
+            eager, compiled = percent(row["eager_mfu"]), percent(row["compiled_mfu"])
+            print(f"{row['shape']} MFU of PyTorch: eager {eager}, compiled {compiled}")
+        if "our_shares" in row:
+            shares = sorted(row["our_shares"].items(), key=lambda item: -item[1])
+            print(f"{row['shape']} dino-vmf's step: " + ", ".join(f"{kind} {percent(share)}" for kind, share in shares))
+
+
+def percent(share):
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
 def main():
-    parser = argparse.ArgumentParser(description="DINO step on the CPU: dino-vmf against PyTorch, alternating.")
+    parser = argparse.ArgumentParser(description="DINO step: dino-vmf against PyTorch, alternating.")
+    defaults = "; ".join(f"{device}: {' and '.join(shapes)}" for device, shapes in DEFAULT_SHAPES.items())
     parser.add_argument("--binary", required=True, help="path of the dino-vmf binary (release build)")
+    parser.add_argument("--device", choices=sorted(DEFAULT_SHAPES), default="cpu")
     parser.add_argument("--python", default=sys.executable, help="interpreter that has torch")
     parser.add_argument("--shape", dest="shapes", action="append", type=parse_shape, metavar="ARCH:PATCH:BATCH:LOCAL:K",
-                        help=f"may be repeated; default {' and '.join(DEFAULT_SHAPES)}")  # fmt: skip
+                        help=f"may be repeated; default {defaults}")  # fmt: skip
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=5, help="timed steps of each process")
-    parser.add_argument("--retries", type=int, default=3, help="disturbed rounds to repeat, for each shape")
-    parser.add_argument("--compile", action="store_true", help="let PyTorch use torch.compile (needs a C++ compiler)")
+    parser.add_argument("--steps", type=int, help="timed steps of each process; default "
+                        + ", ".join(f"{steps} on {device}" for device, steps in DEFAULT_STEPS.items()))  # fmt: skip
+    parser.add_argument("--retries", type=int, default=3, help="disturbed rounds to repeat, for each shape, on the CPU")
+    parser.add_argument("--compile", action="store_true",
+                        help="on the CPU, let PyTorch use torch.compile (needs a C++ compiler)")  # fmt: skip
+    parser.add_argument("--compile-mode", default="default", help="`mode` of torch.compile, as in max-autotune")
     parser.add_argument("--json", action="store_true", help="print the rows as one JSON object instead of a table")
     args = parser.parse_args()
     if not os.access(args.binary, os.X_OK):
         parser.error(f"no program at {args.binary}; build it with `cargo build --release`")
-    rows = [compare(shape, args) for shape in args.shapes or [parse_shape(text) for text in DEFAULT_SHAPES]]
+    if args.compile and args.device == "cuda":
+        parser.error("--compile is for the CPU; on cuda PyTorch runs both ways in any case")
+    args.steps = args.steps or DEFAULT_STEPS[args.device]
+    compare, print_table = (compare_cuda, print_cuda_table) if args.device == "cuda" else (compare_cpu, print_cpu_table)
+    rows = [compare(shape, args) for shape in args.shapes or map(parse_shape, DEFAULT_SHAPES[args.device])]
     if args.json:
         print(json.dumps({"rows": rows}))
     else:

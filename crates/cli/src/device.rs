@@ -1,20 +1,59 @@
 //! From `--device` and `--threads` to a device.
 
-use tensor::{CpuOptions, Device};
+use tensor::{CpuOptions, CudaOptions, Device, DeviceError};
 
 use crate::args::DeviceArgs;
 use crate::error::CliError;
 
+/// A device, and what there is to say about why it is this one.
+pub struct Chosen {
+    /// The device.
+    pub device: Device,
+    /// Why not a GPU, where `auto` found none.
+    pub no_gpu: Option<String>,
+}
+
+impl Chosen {
+    /// One line for people.
+    pub fn describe(&self) -> String {
+        match &self.no_gpu {
+            Some(reason) => format!("{} ({reason})", self.device.describe()),
+            None => self.device.describe(),
+        }
+    }
+}
+
 impl DeviceArgs {
     /// Opens the device that was asked for.
     pub fn open(&self) -> Result<Device, CliError> {
+        Ok(self.choose()?.device)
+    }
+
+    /// The same, with the reason for the choice.
+    pub fn choose(&self) -> Result<Chosen, CliError> {
         let given = self.device.clone();
-        match self.device.split(':').next() {
-            Some("auto" | "cpu") if !self.device.contains(':') => {}
-            Some("cuda") => return Err(CliError::NoCuda { given }),
-            _ => return Err(CliError::UnknownDevice { given }),
+        let gpu = |index| Device::cuda(CudaOptions { index, ..Default::default() });
+        match self.device.as_str() {
+            "cpu" => Ok(Chosen { device: self.cpu()?, no_gpu: None }),
+            "auto" => match gpu(0) {
+                Ok(device) => Ok(Chosen { device, no_gpu: None }),
+                Err(error) => Ok(Chosen { device: self.cpu()?, no_gpu: Some(error.to_string()) }),
+            },
+            other => {
+                let index = match other.strip_prefix("cuda") {
+                    Some("") => Some(0),
+                    Some(rest) => rest.strip_prefix(':').and_then(|n| n.parse().ok()),
+                    None => None,
+                };
+                let Some(index) = index else { return Err(CliError::UnknownDevice { given }) };
+                let device = gpu(index).map_err(|error| CliError::NoCuda { given, error })?;
+                Ok(Chosen { device, no_gpu: None })
+            }
         }
-        Ok(Device::cpu(CpuOptions { threads: self.thread_count(), ..Default::default() })?)
+    }
+
+    fn cpu(&self) -> Result<Device, DeviceError> {
+        Device::cpu(CpuOptions { threads: self.thread_count(), ..Default::default() })
     }
 
     /// Threads asked for by flag or environment; none where all cores may be used.

@@ -15,7 +15,8 @@ const LITTLE_DISK: u64 = 5 << 30;
 
 /// Prints what was found.
 pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
-    let device = args.device.open()?;
+    let chosen = args.device.choose()?;
+    let device = chosen.device.clone();
     let mut lines = vec![("dino-vmf", env!("CARGO_PKG_VERSION").to_owned())];
     let mut advice = Vec::new();
 
@@ -23,11 +24,13 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     let name = cpu_name().unwrap_or_else(|| std::env::consts::ARCH.to_owned());
     lines.push(("CPU", format!("{name}, {}", output::count(cores, "core"))));
     lines.push(("computes with", device.describe()));
-    lines.push(("GEMM", format!("{:.0} GFLOP/s (f32, 1024 x 1024 x 1024)", step::gemm_gflops(&device))));
+    let rate = step::gemm_gflops(&device);
+    let bits = if device.is_gpu() { "bf16" } else { "f32" };
+    lines.push(("matrix product", format!("{rate:.0} GFLOP/s ({bits})")));
     if cfg!(debug_assertions) {
         advice.push("This is a debug build: `cargo build --release` makes one that is faster".to_owned());
     }
-    if device.threads() < cores {
+    if !device.is_gpu() && device.threads() < cores {
         advice.push(format!("{} of {cores} cores are used: --threads or RAYON_NUM_THREADS says so", device.threads()));
     }
 
@@ -49,14 +52,23 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
         }
         None => lines.push(("disk", "unknown: this system does not say".to_owned())),
     }
-    let driver = fs::read_to_string("/proc/driver/nvidia/version").ok();
-    lines.push((
-        "GPU",
-        match driver.as_deref().and_then(|text| text.lines().next()) {
-            Some(version) => format!("NVIDIA driver found ({}); this version trains on the CPU", version.trim()),
-            None => "NVIDIA driver not found; this version trains on the CPU".to_owned(),
-        },
-    ));
+    let found = tensor::cuda_libraries();
+    for library in &found {
+        let title = match library.name {
+            "cuda" => "NVIDIA driver",
+            "nvrtc" => "NVRTC",
+            _ => "cuBLASLt",
+        };
+        let place = library.place.as_deref().map_or_else(|| "not found".to_owned(), str::to_owned);
+        lines.push((title, place));
+    }
+    if let Some(reason) = &chosen.no_gpu {
+        lines.push(("GPU", reason.clone()));
+        // Without a driver there is most likely no GPU, and nothing to advise.
+        for library in found.iter().skip(1).filter(|l| found[0].place.is_some() && l.place.is_none()) {
+            advice.push(format!("To train on the GPU, lib{} is missing: {}", library.name, library.source));
+        }
+    }
     if advice.is_empty() {
         advice.push("Nothing is missing. `dino-vmf pretrain` trains on made-up images".to_owned());
     }

@@ -39,14 +39,16 @@ pub enum CliError {
     /// An evaluation.
     #[error(transparent)]
     Eval(#[from] eval::EvalError),
-    /// A device of another build.
-    #[error("--device {given}: this build has no CUDA yet and computes on the CPU. Use --device cpu, or leave it out")]
+    /// A GPU that cannot be used.
+    #[error("--device {given}: {error}. `dino-vmf doctor` says what is there; --device cpu trains without a GPU")]
     NoCuda {
         /// What was asked for.
         given: String,
+        /// What is missing.
+        error: tensor::DeviceError,
     },
     /// No device of that name.
-    #[error("--device {given}: there is no such device; use auto or cpu")]
+    #[error("--device {given}: there is no such device; use auto, cpu, cuda or cuda:N")]
     UnknownDevice {
         /// What was asked for.
         given: String,

@@ -9,10 +9,10 @@ use ssl::learner::Learner;
 use ssl::recipe::Recipe;
 use ssl::run::RunFolder;
 use ssl::trainer::{Observer, Outcome, Progress, Trainer};
-use tensor::Device;
 
 use crate::args::PretrainArgs;
 use crate::backbone;
+use crate::device::Chosen;
 use crate::error::CliError;
 use crate::images;
 use crate::outcome::{self, KnnTable, RunResult};
@@ -27,7 +27,7 @@ const NAMED: usize = 100;
 
 /// Trains, or goes on with what an earlier start of the same command began.
 pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
-    let device = args.device.open()?;
+    let device = args.device.choose()?;
     let (train, recipe) = args.recipe.open(args.device.thread_count())?;
     let out = args.out.clone().unwrap_or_else(|| default_out(&args.recipe.data, &recipe));
     let folder = RunFolder::open(&out, &recipe)?;
@@ -48,7 +48,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let console = Console::new(recipe.total_steps());
     let stop = Stop::listen(&console)?;
     let mut face = Face::new(console.clone(), stop.clone(), probe, recipe.epochs());
-    let trained = Trainer::open(&device, recipe.clone(), folder, train, &mut face)
+    let trained = Trainer::open(&device.device, recipe.clone(), folder, train, &mut face)
         .and_then(|mut trainer| trainer.run(&mut face).map(|outcome| (trainer, outcome)));
     console.close();
     let (trainer, outcome) = trained?;
@@ -94,7 +94,7 @@ fn default_out(data: &str, recipe: &Recipe) -> PathBuf {
     Path::new("runs").join(format!("{name}-{}-{}-{}", recipe.method(), recipe.prototypes(), recipe.arch()))
 }
 
-fn introduce(device: &Device, data: &str, recipe: &Recipe, out: &Path) {
+fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path) {
     let (steps, per_epoch) = (recipe.total_steps(), recipe.steps_per_epoch());
     output::note(&format!(
         "device  {}\ndata    {data}\nrun     {}: {} in {} of {per_epoch}\nrecipe\n{}",

@@ -315,7 +315,7 @@ fn bench_step_prints_one_object() {
 #[test]
 fn doctor_says_what_the_machine_offers() {
     let text = run(&["doctor"]).succeeded().out;
-    for part in ["CPU", "GEMM", "GFLOP/s", "memory", "disk", "NVIDIA driver", "trains on the CPU", "\n* "] {
+    for part in ["CPU", "matrix product", "GFLOP/s", "memory", "disk", "NVIDIA driver", "no GPU can be used", "\n* "] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }

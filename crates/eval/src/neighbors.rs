@@ -43,6 +43,14 @@ pub(crate) fn nearest<R: Send>(
     exclude: Exclude,
     judge: impl Fn(usize, &[Neighbor]) -> R + Sync,
 ) -> Result<Vec<R>, EvalError> {
+    // Neighbours are told apart by similarities that bfloat16 would round together, so the host computes them.
+    let host;
+    let device = if device.is_gpu() {
+        host = Device::cpu(Default::default())?;
+        &host
+    } else {
+        device
+    };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(device.threads()).build();
     let pool = pool.map_err(|error| EvalError::Thread { reason: error.to_string() })?;
     let train: Vec<(Tensor, Tensor)> = units(device, train, TRAIN_ROWS)

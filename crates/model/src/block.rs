@@ -4,7 +4,7 @@
 //! class token alone needs keys and values of all tokens, but queries, projection and MLP of the class tokens only:
 //! the same numbers for a sixth of the work.
 
-use tensor::ops::{self, Attended, RowStatistics};
+use tensor::ops::{self, Attended, GeluSaved, RowStatistics};
 use tensor::{ParamSet, Rows, Tensor};
 
 use crate::drop_path::BlockChoice;
@@ -39,16 +39,13 @@ impl Branch {
     }
 }
 
-/// What the derivative of the MLP half needs. The input and the pre-activations are what its derivatives are taken at;
-/// the normalised input and the activations are the other factor of the weights' gradients.
+/// What the derivative of the MLP half needs.
 #[derive(Debug)]
 struct MlpSaved {
     branch: Branch,
     x: Tensor,
     statistics: RowStatistics,
-    normed: Tensor,
-    pre: Tensor,
-    activated: Tensor,
+    hidden: GeluSaved,
 }
 
 /// What the derivative of the attention half needs; of the weights of attention only their log-sums.
@@ -57,7 +54,6 @@ struct AttentionSaved {
     branch: Branch,
     x: Tensor,
     statistics: RowStatistics,
-    normed: Tensor,
     qkv: Tensor,
     attended: Attended,
 }
@@ -69,7 +65,6 @@ struct ClassAttentionSaved {
     x: Tensor,
     rows: Rows,
     statistics: RowStatistics,
-    normed: Tensor,
     class_rows: Rows,
     class_branch: Branch,
     class_normed: Tensor,
@@ -83,6 +78,13 @@ struct ClassAttentionSaved {
 pub(crate) struct BlockSaved {
     attention: AttentionSaved,
     mlp: MlpSaved,
+}
+
+impl BlockSaved {
+    /// The block's input alone.
+    pub fn into_input(self) -> Tensor {
+        self.attention.x
+    }
 }
 
 /// What the derivative of a last block for class tokens needs.
@@ -109,11 +111,12 @@ impl Block {
     /// All tokens.
     pub fn forward(&self, p: &ParamSet, x: Tensor, rows: &Rows, choice: Option<&BlockChoice>) -> (Tensor, BlockSaved) {
         let branch = Branch::new(rows, choice.map(|c| (&c.attention[..], c.scale)));
-        let (normed, statistics) = self.norm1.forward(p, &x, &branch.rows);
+        let (normed, mut statistics) = self.norm1.forward(p, &x, &branch.rows);
         let qkv = ops::linear(&normed, &self.qkv.affine(p));
+        statistics.keep(normed);
         let attended = ops::attention(&qkv, &branch.rows, self.heads);
         let middle = ops::linear_residual(&x, &branch.rows, branch.scale, &attended.out, &self.proj.affine(p));
-        let attention = AttentionSaved { branch, x, statistics, normed, qkv, attended };
+        let attention = AttentionSaved { branch, x, statistics, qkv, attended };
         let (out, mlp) = self.mlp_forward(p, middle, rows, choice);
         (out, BlockSaved { attention, mlp })
     }
@@ -131,14 +134,14 @@ impl Block {
     /// From the gradient of the block's output to that of its input.
     pub fn backward(&self, p: &ParamSet, saved: BlockSaved, dx: Tensor, grads: &mut ParamSet) -> Tensor {
         let mut dx = self.mlp_backward(p, saved.mlp, dx, grads);
-        let AttentionSaved { branch, x, statistics, normed, qkv, attended } = saved.attention;
+        let AttentionSaved { branch, x, statistics, qkv, attended } = saved.attention;
         let d_branch = ops::gather(&dx, &branch.rows, branch.scale);
         self.proj.backward_weight(&attended.out, &d_branch, grads);
-        let d_out = self.proj.backward_input(&d_branch, p, None);
+        let d_out = self.proj.backward_input(&d_branch, p);
+        drop(d_branch);
         let d_qkv = ops::attention_backward(&qkv, &branch.rows, self.heads, &attended, &d_out);
-        self.qkv.backward_weight(&normed, &d_qkv, grads);
-        let d_normed = self.qkv.backward_input(&d_qkv, p, None);
-        self.norm1.backward(p, &x, &branch.rows, &statistics, &d_normed, &mut dx, grads);
+        drop((qkv, attended, d_out));
+        self.norm1.backward_with_reader(&self.qkv, p, &x, &branch.rows, statistics, &d_qkv, &mut dx, grads);
         dx
     }
 
@@ -153,11 +156,12 @@ impl Block {
         let branch = Branch::new(rows, choice.map(|c| (&c.attention[..], c.scale)));
         let one_each = Rows::one_each(rows.segments());
         let class_branch = Branch::new(&one_each, choice.map(|c| (&c.attention[..], c.scale)));
-        let (normed, statistics) = self.norm1.forward(p, &x, &branch.rows);
+        let (normed, mut statistics) = self.norm1.forward(p, &x, &branch.rows);
         let class_rows = branch.rows.compact().first_of_each();
         let class_normed = ops::gather(&normed, &class_rows, 1.0);
         let q = ops::linear(&class_normed, &self.qkv.affine(p).part(0..self.dim));
         let kv = ops::linear(&normed, &self.qkv.affine(p).part(self.dim..3 * self.dim));
+        statistics.keep(normed);
         let attended = ops::class_attention(&q, &kv, &branch.rows, self.heads);
         let class_x = ops::gather(&x, &rows.first_of_each(), 1.0);
         let projection = self.proj.affine(p);
@@ -168,7 +172,6 @@ impl Block {
             x,
             rows,
             statistics,
-            normed,
             class_rows,
             class_branch,
             class_normed,
@@ -192,37 +195,38 @@ impl Block {
         let s = saved.attention;
         let d_branch = ops::gather(&d_class, &s.class_branch.rows, s.class_branch.scale);
         self.proj.backward_weight(&s.attended.out, &d_branch, grads);
-        let d_out = self.proj.backward_input(&d_branch, p, None);
+        let d_out = self.proj.backward_input(&d_branch, p);
         let (dq, dkv) = ops::class_attention_backward(&s.q, &s.kv, &s.branch.rows, self.heads, &s.attended, &d_out);
         let (queries, keys_values) = (0..self.dim, self.dim..3 * self.dim);
         self.qkv.backward_weight_part(&s.class_normed, &dq, queries.clone(), grads);
-        self.qkv.backward_weight_part(&s.normed, &dkv, keys_values.clone(), grads);
-        let mut d_normed = ops::linear_backward_input(&dkv, &self.qkv.affine(p).part(keys_values), None);
-        let d_class_normed = ops::linear_backward_input(&dq, &self.qkv.affine(p).part(queries), None);
+        let mut d_normed = ops::linear_backward_input(&dkv, &self.qkv.affine(p).part(keys_values.clone()));
+        let d_class_normed = ops::linear_backward_input(&dq, &self.qkv.affine(p).part(queries));
         ops::scatter_add(&d_class_normed, &s.class_rows, 1.0, &mut d_normed);
 
         let mut dx = s.x.device().zeros(s.x.shape());
         ops::scatter_add(&d_class, &s.rows.first_of_each(), 1.0, &mut dx);
-        self.norm1.backward(p, &s.x, &s.branch.rows, &s.statistics, &d_normed, &mut dx, grads);
+        let normed = self.norm1.backward(p, &s.x, &s.branch.rows, s.statistics, &d_normed, &mut dx, grads);
+        let normed = normed.expect("kept by the forward pass, or made by the GPU");
+        self.qkv.backward_weight_part(&normed, &dkv, keys_values, grads);
         dx
     }
 
     fn mlp_forward(&self, p: &ParamSet, x: Tensor, rows: &Rows, choice: Option<&BlockChoice>) -> (Tensor, MlpSaved) {
         let branch = Branch::new(rows, choice.map(|c| (&c.mlp[..], c.scale)));
-        let (normed, statistics) = self.norm2.forward(p, &x, &branch.rows);
-        let (pre, activated) = ops::linear_gelu(&normed, &self.fc1.affine(p));
+        let (normed, mut statistics) = self.norm2.forward(p, &x, &branch.rows);
+        let (activated, mut hidden) = ops::linear_gelu(&normed, &self.fc1.affine(p));
+        statistics.keep(normed);
         let out = ops::linear_residual(&x, &branch.rows, branch.scale, &activated, &self.fc2.affine(p));
-        (out, MlpSaved { branch, x, statistics, normed, pre, activated })
+        hidden.keep(activated);
+        (out, MlpSaved { branch, x, statistics, hidden })
     }
 
     fn mlp_backward(&self, p: &ParamSet, saved: MlpSaved, mut dx: Tensor, grads: &mut ParamSet) -> Tensor {
-        let MlpSaved { branch, x, statistics, normed, pre, activated } = saved;
+        let MlpSaved { branch, x, statistics, hidden } = saved;
         let d_branch = ops::gather(&dx, &branch.rows, branch.scale);
-        self.fc2.backward_weight(&activated, &d_branch, grads);
-        let d_pre = self.fc2.backward_input(&d_branch, p, Some(&pre));
-        self.fc1.backward_weight(&normed, &d_pre, grads);
-        let d_normed = self.fc1.backward_input(&d_pre, p, None);
-        self.norm2.backward(p, &x, &branch.rows, &statistics, &d_normed, &mut dx, grads);
+        let d_pre = self.fc2.backward_through_gelu(&d_branch, p, hidden, grads);
+        drop(d_branch);
+        self.norm2.backward_with_reader(&self.fc1, p, &x, &branch.rows, statistics, &d_pre, &mut dx, grads);
         dx
     }
 }

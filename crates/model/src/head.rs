@@ -1,6 +1,6 @@
 //! DINO's projection head: an MLP to a bottleneck, unit length, and weight-normalised prototypes.
 
-use tensor::ops::{self, BatchStatistics, Logits};
+use tensor::ops::{self, BatchStatistics, GeluSaved, Logits};
 use tensor::{ParamId, ParamSet, Tensor};
 
 use crate::layers::Linear;
@@ -48,15 +48,13 @@ pub struct Embedded {
     /// The unit vectors.
     pub y: Tensor,
     norms: Tensor,
+    features: Tensor,
     hidden: Vec<HiddenSaved>,
-    last_input: Tensor,
 }
 
 #[derive(Debug)]
 struct HiddenSaved {
-    input: Tensor,
-    /// What the GELU was applied to.
-    pre: Tensor,
+    activation: GeluSaved,
     /// What the batch norm was applied to, and its statistics.
     batch_norm: Option<(Tensor, BatchStatistics)>,
 }
@@ -105,28 +103,36 @@ impl DinoHead {
 
     /// Features to unit vectors.
     pub fn embed(&self, p: &ParamSet, features: Tensor) -> Embedded {
-        let mut x = features;
-        let mut saved = Vec::with_capacity(self.hidden.len());
+        let mut hidden: Vec<HiddenSaved> = Vec::with_capacity(self.hidden.len());
+        let mut x = None;
         for layer in &self.hidden {
             let affine = layer.linear.affine(p);
-            let (pre, activated, batch_norm) = match layer.batch_norm {
+            let input = x.as_ref().unwrap_or(&features);
+            let (activated, saved) = match layer.batch_norm {
                 None => {
-                    let (pre, activated) = ops::linear_gelu(&x, &affine);
-                    (pre, activated, None)
+                    let (activated, activation) = ops::linear_gelu(input, &affine);
+                    (activated, HiddenSaved { activation, batch_norm: None })
                 }
                 Some((weight, bias)) => {
-                    let linear = ops::linear(&x, &affine);
+                    let linear = ops::linear(input, &affine);
                     let (pre, statistics) = ops::batch_norm(&linear, &p[weight], &p[bias], BATCH_NORM_EPSILON);
                     let activated = ops::gelu(&pre);
-                    (pre, activated, Some((linear, statistics)))
+                    let batch_norm = Some((linear, statistics));
+                    (activated, HiddenSaved { activation: GeluSaved::new(pre), batch_norm })
                 }
             };
-            saved.push(HiddenSaved { input: x, pre, batch_norm });
-            x = activated;
+            if let (Some(layer), Some(x)) = (hidden.last_mut(), x) {
+                layer.activation.keep(x);
+            }
+            hidden.push(saved);
+            x = Some(activated);
         }
-        let bottleneck = ops::linear(&x, &self.last.affine(p));
+        let bottleneck = ops::linear(x.as_ref().unwrap_or(&features), &self.last.affine(p));
+        if let (Some(layer), Some(x)) = (hidden.last_mut(), x) {
+            layer.activation.keep(x);
+        }
         let (y, norms) = ops::l2_normalize(&bottleneck, NORMALIZE_EPSILON);
-        Embedded { y, norms, hidden: saved, last_input: x }
+        Embedded { y, norms, features, hidden }
     }
 
     /// <w_k, y> for every prototype.
@@ -139,13 +145,10 @@ impl DinoHead {
         let (g, v) = (&p[self.magnitude], &p[self.direction]);
         let (dg, dv) = grads.pair_mut(self.magnitude, self.direction);
         let dy = ops::prototype_logits_backward(&embedded.y, g, v, logits, dg, dv);
-        let d_bottleneck = ops::l2_normalize_backward(&embedded.y, &embedded.norms, NORMALIZE_EPSILON, &dy);
-        self.last.backward_weight(&embedded.last_input, &d_bottleneck, grads);
-
-        let mut d_output = d_bottleneck;
+        let mut d_output = ops::l2_normalize_backward(&embedded.y, &embedded.norms, NORMALIZE_EPSILON, &dy);
         let mut above = &self.last;
-        for (layer, saved) in self.hidden.iter().zip(&embedded.hidden).rev() {
-            let mut d_pre = above.backward_input(&d_output, p, Some(&saved.pre));
+        for (layer, saved) in self.hidden.iter().zip(embedded.hidden).rev() {
+            let mut d_pre = above.backward_through_gelu(&d_output, p, saved.activation, grads);
             if let (Some((weight, bias)), Some((linear, statistics))) = (layer.batch_norm, &saved.batch_norm) {
                 let (d_weight, d_bias) = grads.pair_mut(weight, bias);
                 d_pre = ops::batch_norm_backward(
@@ -158,10 +161,10 @@ impl DinoHead {
                     d_bias,
                 );
             }
-            layer.linear.backward_weight(&saved.input, &d_pre, grads);
             d_output = d_pre;
             above = &layer.linear;
         }
-        above.backward_input(&d_output, p, None)
+        above.backward_weight(&embedded.features, &d_output, grads);
+        above.backward_input(&d_output, p)
     }
 }

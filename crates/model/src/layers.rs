@@ -1,6 +1,6 @@
 //! A linear layer and a LayerNorm by the places of their parameters.
 
-use tensor::ops::{self, Affine, RowStatistics};
+use tensor::ops::{self, Affine, GeluSaved, RowStatistics};
 use tensor::{ParamId, ParamSet, Rows, Tensor};
 
 use crate::layout::{Init, Layout};
@@ -38,9 +38,17 @@ impl Linear {
         ops::linear_backward_weight(x, dy, part, weight, bias);
     }
 
-    /// The gradient of the input; through the GELU that made the input, where one did.
-    pub fn backward_input(&self, dy: &Tensor, p: &ParamSet, through_gelu: Option<&Tensor>) -> Tensor {
-        ops::linear_backward_input(dy, &self.affine(p), through_gelu)
+    /// The gradient of the input.
+    pub fn backward_input(&self, dy: &Tensor, p: &ParamSet) -> Tensor {
+        ops::linear_backward_input(dy, &self.affine(p))
+    }
+
+    /// Adds the gradients of weight and bias of a layer whose input is a GELU; returns that of what the GELU was applied
+    /// to.
+    pub fn backward_through_gelu(&self, dy: &Tensor, p: &ParamSet, input: GeluSaved, grads: &mut ParamSet) -> Tensor {
+        let (d_pre, input) = ops::linear_backward_through_gelu(dy, &self.affine(p), input);
+        self.backward_weight(&input, dy, grads);
+        d_pre
     }
 }
 
@@ -62,18 +70,36 @@ impl LayerNorm {
         ops::layer_norm(x, rows, &p[self.weight], &p[self.bias], LAYER_NORM_EPSILON)
     }
 
-    /// Adds the gradient of the named rows of `x` to `dx`.
+    /// Adds the gradient of the named rows of `x` to `dx`; returns the normalised rows where the device has them.
     pub fn backward(
         &self,
         p: &ParamSet,
         x: &Tensor,
         rows: &Rows,
-        statistics: &RowStatistics,
+        statistics: RowStatistics,
+        dy: &Tensor,
+        dx: &mut Tensor,
+        grads: &mut ParamSet,
+    ) -> Option<Tensor> {
+        let (d_weight, d_bias) = grads.pair_mut(self.weight, self.bias);
+        ops::layer_norm_backward(x, rows, statistics, (&p[self.weight], &p[self.bias]), dy, dx, d_weight, d_bias)
+    }
+
+    /// From the gradient of the linear layer that read the normalised rows to that of `x`, which is added to `dx`; adds
+    /// those of all parameters.
+    pub fn backward_with_reader(
+        &self,
+        reader: &Linear,
+        p: &ParamSet,
+        x: &Tensor,
+        rows: &Rows,
+        statistics: RowStatistics,
         dy: &Tensor,
         dx: &mut Tensor,
         grads: &mut ParamSet,
     ) {
-        let (weight, bias) = grads.pair_mut(self.weight, self.bias);
-        ops::layer_norm_backward(x, rows, statistics, &p[self.weight], dy, dx, weight, bias);
+        let d_normed = reader.backward_input(dy, p);
+        let normed = self.backward(p, x, rows, statistics, &d_normed, dx, grads);
+        reader.backward_weight(&normed.expect("kept by the forward pass, or made by the GPU"), dy, grads);
     }
 }

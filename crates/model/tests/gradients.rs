@@ -129,3 +129,16 @@ fn a_gradient_wrong_in_one_element_is_noticed() {
     gradient[3] += 1e-7 * largest.max(1e-2);
     case.check_parameter(&mut p, id, &gradient, "backbone.cls_token");
 }
+
+#[test]
+fn a_network_that_keeps_inputs_only_gives_the_same_bits() {
+    let gradient = |only| {
+        let mut case = Case::new(3, false, Some(mixed_drop_path(0.7).0));
+        case.network.vit = case.network.vit.keep_inputs_only(only);
+        let p = random_weights(&case.network.layout, &case.network.device, 1);
+        let mut grads = p.zeros_like();
+        case.backward(&p, &mut grads);
+        grads.iter().flat_map(|t| t.to_f64()).map(f64::to_bits).collect::<Vec<u64>>()
+    };
+    assert_eq!(gradient(true), gradient(false));
+}

@@ -39,6 +39,8 @@ pub struct LearnerOptions {
     pub optimizer: OptimizerOptions,
     /// Seed of the initial weights.
     pub seed: u64,
+    /// Whether only the input of each block is kept, and the block computed again in the backward pass.
+    pub checkpoint_activations: bool,
 }
 
 /// A learner that cannot be, or a step that cannot be taken.
@@ -71,7 +73,8 @@ impl Learner {
     /// A student with initial weights, and a teacher that is its copy.
     pub fn new(device: &Device, options: LearnerOptions) -> Result<Self, LearnError> {
         let mut layout = Layout::default();
-        let vit = Vit::new(&mut layout, "backbone.", options.vit.checked()?);
+        let vit =
+            Vit::new(&mut layout, "backbone.", options.vit.checked()?).keep_inputs_only(options.checkpoint_activations);
         let (count, p) = (options.head.prototypes, options.head.bottleneck);
         let head = DinoHead::new(&mut layout, "head.", options.head);
         let student = layout.initial(device, options.seed);
@@ -113,12 +116,14 @@ impl Learner {
     ) -> Result<StepReport, LearnError> {
         let device = self.device.clone();
         device.run(|| {
-            let loss = self.compute_gradient(views, batch, drop_path, values)?;
-            device.finish()?;
+            // Zeros stand for results after a failure of the device, so its trouble is asked for before theirs.
+            let loss = self.compute_gradient(views, batch, drop_path, values);
+            device.trouble()?;
+            let loss = loss?;
             let gradient =
-                self.optimizer.step(&self.layout, &mut self.student, &self.gradient, &mut self.teacher, values)?;
-            device.finish()?;
-            Ok(StepReport { loss, gradient })
+                self.optimizer.step(&self.layout, &mut self.student, &self.gradient, &mut self.teacher, values);
+            device.trouble()?;
+            Ok(StepReport { loss, gradient: gradient? })
         })
     }
 

@@ -3,6 +3,7 @@
 pub mod health;
 pub mod learner;
 pub mod loss;
+pub mod memory;
 pub mod optimizer;
 pub mod recipe;
 pub mod run;

@@ -95,7 +95,7 @@ impl DinoLoss {
             Prototypes::Vmf => Some(LogNormalizer::new(p)?),
             Prototypes::None | Prototypes::L2 => None,
         };
-        Ok(Self { options, normalizer, center: device.zeros(&[count]), nothing: device.zeros(&[count]) })
+        Ok(Self { options, normalizer, center: device.zeros_exact(&[count]), nothing: device.zeros_exact(&[count]) })
     }
 
     /// c.

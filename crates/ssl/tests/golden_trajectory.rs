@@ -33,6 +33,7 @@ fn learner(prototypes: Prototypes, centering: Centering) -> Learner {
             decay_magnitude: true,
         },
         seed: 0,
+        checkpoint_activations: false,
     };
     let mut learner = Learner::new(&f64_device(), options).unwrap();
     assert_eq!(layout_names(&learner), reference_names(), "the order that numbers the closed-form weights");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::cpu::Cpu;
+use crate::cuda::{Cuda, KernelTime, UploadedPixels};
 use crate::tensor::{DType, Tensor};
 
 /// The element type that a CPU device computes in.
@@ -24,8 +25,27 @@ pub struct CpuOptions {
     pub precision: Precision,
 }
 
+/// The element type of activations on a GPU. Parameters, statistics and losses are f32 in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CudaPrecision {
+    /// bfloat16 on tensor cores: training.
+    #[default]
+    Bf16,
+    /// Single precision, several times slower: comparisons with the CPU.
+    F32,
+}
+
+/// How to set up a GPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CudaOptions {
+    /// Which GPU, from 0.
+    pub index: usize,
+    /// Element type of activations.
+    pub precision: CudaPrecision,
+}
+
 /// A device could not be set up, or failed while it worked.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The operating system refused the threads.
     #[error("could not start {threads} worker threads: {reason}. Ask for fewer with --threads")]
@@ -35,6 +55,45 @@ pub enum DeviceError {
         /// What the system said.
         reason: String,
     },
+    /// There is no GPU to use.
+    #[error("no GPU can be used: {reason}")]
+    NoCuda {
+        /// What is missing.
+        reason: String,
+    },
+    /// The GPU's memory is not enough.
+    #[error(
+        "the GPU's memory is used up: {} more are needed, {} are held already and {} of {} are free. Ways out: a smaller \
+         --batch-size, fewer --local-crops, --set checkpoint_activations=true",
+        Gib(*wanted), Gib(*held), Gib(*free), Gib(*total)
+    )]
+    OutOfMemory {
+        /// Bytes asked for.
+        wanted: u64,
+        /// Bytes that this program holds.
+        held: u64,
+        /// Bytes that the GPU has left.
+        free: u64,
+        /// Bytes that the GPU has.
+        total: u64,
+    },
+    /// The GPU or its libraries failed in the middle of work.
+    #[error("the GPU failed ({what}): {reason}")]
+    Gpu {
+        /// During which work.
+        what: String,
+        /// What the driver said.
+        reason: String,
+    },
+}
+
+/// Bytes for people.
+struct Gib(u64);
+
+impl std::fmt::Display for Gib {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.2} GiB", self.0 as f64 / (1u64 << 30) as f64)
+    }
 }
 
 /// What a device has used so far.
@@ -60,9 +119,10 @@ pub struct Device {
     inner: Arc<Inner>,
 }
 
-/// The kinds of device. A second kind joins here, and in the `match` of each operation.
+/// The kinds of device.
 enum Inner {
     Cpu(Cpu),
+    Cuda(Box<Cuda>),
 }
 
 impl Device {
@@ -71,54 +131,141 @@ impl Device {
         Ok(Self { inner: Arc::new(Inner::Cpu(Cpu::new(options)?)) })
     }
 
+    /// A GPU of NVIDIA's; an error that names what is missing where there is none.
+    pub fn cuda(options: CudaOptions) -> Result<Self, DeviceError> {
+        Ok(Self { inner: Arc::new(Inner::Cuda(Box::new(Cuda::new(options)?))) })
+    }
+
     /// One line for people: what computes, with how many threads and which instructions.
     pub fn describe(&self) -> String {
-        let Inner::Cpu(cpu) = &*self.inner;
-        cpu.describe()
+        match &*self.inner {
+            Inner::Cpu(cpu) => cpu.describe(),
+            Inner::Cuda(cuda) => cuda.describe(),
+        }
     }
 
-    /// The element type of activations and parameters.
+    /// The element type of activations.
     pub fn dtype(&self) -> DType {
-        let Inner::Cpu(cpu) = &*self.inner;
-        cpu.dtype()
+        match &*self.inner {
+            Inner::Cpu(cpu) => cpu.dtype(),
+            Inner::Cuda(cuda) => cuda.dtype(),
+        }
     }
 
-    /// How many workers compute.
+    /// The element type of parameters, statistics and losses.
+    pub fn exact_dtype(&self) -> DType {
+        match &*self.inner {
+            Inner::Cpu(cpu) => cpu.dtype(),
+            Inner::Cuda(_) => DType::F32,
+        }
+    }
+
+    /// Whether it is a GPU.
+    pub fn is_gpu(&self) -> bool {
+        self.as_cuda().is_some()
+    }
+
+    /// How many threads of the host compute.
     pub fn threads(&self) -> usize {
-        let Inner::Cpu(cpu) = &*self.inner;
-        cpu.threads()
+        match &*self.inner {
+            Inner::Cpu(cpu) => cpu.threads(),
+            Inner::Cuda(_) => 1,
+        }
     }
 
     /// Memory held by this device's tensors.
     pub fn memory(&self) -> DeviceUse {
-        let Inner::Cpu(cpu) = &*self.inner;
-        cpu.memory_use()
+        match &*self.inner {
+            Inner::Cpu(cpu) => cpu.memory_use(),
+            Inner::Cuda(cuda) => cuda.memory_use(),
+        }
     }
 
     /// Waits for all work and reports what went wrong in it. Work on the host is done when its call returns.
     pub fn finish(&self) -> Result<(), DeviceError> {
-        Ok(())
+        match &*self.inner {
+            Inner::Cpu(_) => Ok(()),
+            Inner::Cuda(cuda) => cuda.finish(),
+        }
+    }
+
+    /// What is known to have gone wrong so far, without waiting for work that is still queued.
+    pub fn trouble(&self) -> Result<(), DeviceError> {
+        match &*self.inner {
+            Inner::Cpu(_) => Ok(()),
+            Inner::Cuda(cuda) => cuda.known_trouble(),
+        }
     }
 
     /// Runs a body on the device's own threads. Operations inside it need no hand-over from the caller's thread, which for
     /// the hundreds of operations of a training step is a twentieth of its time.
     pub fn run<R: Send>(&self, body: impl FnOnce() -> R + Send) -> R {
-        self.as_cpu().install(body)
+        match &*self.inner {
+            Inner::Cpu(cpu) => cpu.install(body),
+            Inner::Cuda(_) => body(),
+        }
     }
 
-    /// A tensor whose content is not set: the caller writes all of it before reading any.
+    /// Runs a body on a device that computes nothing and counts the memory that the same work would take on this one; none
+    /// for a CPU, whose memory is not planned.
+    ///
+    /// Results of operations are zeros on the host.
+    pub fn plan<R>(&self, body: impl FnOnce(&Device) -> R) -> Option<(R, DeviceUse)> {
+        let planner = Device { inner: Arc::new(Inner::Cuda(Box::new(self.as_cuda()?.planner()))) };
+        let done = body(&planner);
+        let used = planner.memory();
+        Some((done, used))
+    }
+
+    /// Takes memory of a GPU at once for the tensors to come, so that work which does not fit fails now.
+    pub fn reserve(&self, bytes: usize) -> Result<(), DeviceError> {
+        self.as_cuda().map_or(Ok(()), |cuda| cuda.reserve(bytes as u64))
+    }
+
+    /// Starts sending the bytes of images to a GPU, beside whatever it computes; none for a CPU, which reads them where they
+    /// are.
+    pub fn upload_pixels(&self, pixels: &[u8]) -> Option<UploadedPixels> {
+        self.as_cuda().map(|cuda| cuda.upload_pixels(pixels))
+    }
+
+    /// Runs a body and says where the GPU's time went in it; nothing for a CPU.
+    pub fn profile<R>(&self, body: impl FnOnce() -> R) -> (R, Vec<KernelTime>) {
+        match &*self.inner {
+            Inner::Cpu(_) => (body(), Vec::new()),
+            Inner::Cuda(cuda) => cuda.profile(body),
+        }
+    }
+
+    /// Dense bf16 matrix products by the data sheet, in GFLOP/s; none for a CPU or a GPU that is not known.
+    pub fn peak_gflops(&self) -> Option<f64> {
+        self.as_cuda().and_then(Cuda::peak_gflops)
+    }
+
+    /// A tensor of activations whose content is not set: the caller writes all of it before reading any.
     pub fn empty(&self, shape: &[usize]) -> Tensor {
-        Tensor::empty(self, shape)
+        Tensor::empty(self, shape, self.dtype())
     }
 
-    /// A tensor of zeros.
+    /// The same for parameters, statistics and losses.
+    pub fn empty_exact(&self, shape: &[usize]) -> Tensor {
+        Tensor::empty(self, shape, self.exact_dtype())
+    }
+
+    /// A tensor of activations, all zero.
     pub fn zeros(&self, shape: &[usize]) -> Tensor {
         let mut t = self.empty(shape);
         t.fill(0.0);
         t
     }
 
-    /// A tensor from host values, rounded to the device's element type.
+    /// The same for parameters, statistics and losses.
+    pub fn zeros_exact(&self, shape: &[usize]) -> Tensor {
+        let mut t = self.empty_exact(shape);
+        t.fill(0.0);
+        t
+    }
+
+    /// A tensor of activations from host values, rounded to their type.
     ///
     /// # Panics
     /// When the number of values is not the shape's.
@@ -128,7 +275,17 @@ impl Device {
         t
     }
 
-    /// A tensor from single-precision host values.
+    /// The same for parameters, statistics and losses.
+    ///
+    /// # Panics
+    /// When the number of values is not the shape's.
+    pub fn exact_from_f64(&self, shape: &[usize], values: &[f64]) -> Tensor {
+        let mut t = self.empty_exact(shape);
+        t.copy_from_f64(values);
+        t
+    }
+
+    /// A tensor of activations from single-precision host values.
     ///
     /// # Panics
     /// When the number of values is not the shape's.
@@ -139,8 +296,17 @@ impl Device {
     }
 
     pub(crate) fn as_cpu(&self) -> &Cpu {
-        let Inner::Cpu(cpu) = &*self.inner;
-        cpu
+        match &*self.inner {
+            Inner::Cpu(cpu) => cpu,
+            Inner::Cuda(_) => unreachable!("an operation of the host on a tensor of the GPU"),
+        }
+    }
+
+    pub(crate) fn as_cuda(&self) -> Option<&Cuda> {
+        match &*self.inner {
+            Inner::Cpu(_) => None,
+            Inner::Cuda(cuda) => Some(cuda),
+        }
     }
 }
 

@@ -14,13 +14,15 @@
 //! threads never changes a bit of a result: work is cut into pieces by shape alone and partial sums are added in order.
 
 mod cpu;
+mod cuda;
 mod device;
 pub mod ops;
 mod params;
 mod rows;
 mod tensor;
 
-pub use device::{CpuOptions, Device, DeviceError, DeviceUse, Precision};
+pub use cuda::{FoundLibrary, KernelTime, UploadedPixels, cuda_libraries};
+pub use device::{CpuOptions, CudaOptions, CudaPrecision, Device, DeviceError, DeviceUse, Precision};
 pub use params::{ParamId, ParamSet};
 pub use rows::Rows;
 pub use tensor::{DType, Tensor};

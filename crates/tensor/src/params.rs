@@ -20,12 +20,12 @@ pub struct ParamSet {
 impl ParamSet {
     /// Zeros of the given shapes, in the order of their [`ParamId`]s.
     pub fn zeros<'a>(device: &Device, shapes: impl IntoIterator<Item = &'a [usize]>) -> Self {
-        Self { tensors: shapes.into_iter().map(|s| device.zeros(s)).collect() }
+        Self { tensors: shapes.into_iter().map(|s| device.zeros_exact(s)).collect() }
     }
 
     /// A set of the same shapes, all zero.
     pub fn zeros_like(&self) -> Self {
-        Self { tensors: self.tensors.iter().map(|t| t.device().zeros(t.shape())).collect() }
+        Self { tensors: self.tensors.iter().map(|t| t.device().zeros_exact(t.shape())).collect() }
     }
 
     /// A copy.

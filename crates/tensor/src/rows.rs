@@ -1,20 +1,23 @@
 //! Which rows of a packed token matrix an operation works on.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use crate::cuda::DeviceRows;
 
 /// Some segments of a packed matrix, in order, and where they lie in the compact matrix made of them alone.
 ///
 /// All crops of a batch are one matrix [tokens, dim]; a segment is the rows of one crop. `Rows` says which segments (or
 /// which part of each) take part: all of them, those that drop path keeps, or only the class tokens. An operation
 /// reads the named rows of the large matrix and writes a compact one, or the other way round.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Rows {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     source_rows: usize,
+    /// The form that a GPU needs, once one has asked for it.
+    on_device: OnceLock<DeviceRows>,
     starts: Vec<usize>,
     offsets: Vec<usize>,
 }
@@ -27,7 +30,7 @@ impl Rows {
             offsets.push(offsets[offsets.len() - 1] + length);
         }
         let starts = offsets[..offsets.len() - 1].to_vec();
-        Self { inner: Arc::new(Inner { source_rows: offsets[offsets.len() - 1], starts, offsets }) }
+        Self::of(offsets[offsets.len() - 1], starts, offsets)
     }
 
     /// All rows of a matrix whose segments are single rows.
@@ -62,7 +65,16 @@ impl Rows {
             starts.push(start);
             offsets.push(offsets[offsets.len() - 1] + len);
         }
-        Self { inner: Arc::new(Inner { source_rows: self.inner.source_rows, starts, offsets }) }
+        Self::of(self.inner.source_rows, starts, offsets)
+    }
+
+    fn of(source_rows: usize, starts: Vec<usize>, offsets: Vec<usize>) -> Self {
+        Self { inner: Arc::new(Inner { source_rows, starts, offsets, on_device: OnceLock::new() }) }
+    }
+
+    /// The form that a GPU needs, made once. Rows belong to the tensors of one device.
+    pub(crate) fn on_device(&self, make: impl FnOnce() -> DeviceRows) -> &DeviceRows {
+        self.inner.on_device.get_or_init(make)
     }
 
     /// Rows of the large matrix.
@@ -93,6 +105,12 @@ impl Rows {
     /// Where each segment begins in the compact matrix, with its end as a last entry.
     pub fn offsets(&self) -> &[usize] {
         &self.inner.offsets
+    }
+}
+
+impl std::fmt::Debug for Rows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} rows in {} segments", self.count(), self.source_rows(), self.segments())
     }
 }
 

@@ -2,12 +2,15 @@
 
 use std::borrow::Cow;
 
-use crate::cpu::Buffer;
+use crate::cpu::{Buffer, on_device};
+use crate::cuda::CudaBuffer;
 use crate::device::Device;
 
 /// An element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DType {
+    /// bfloat16: activations on a GPU.
+    Bf16,
     /// Single precision.
     F32,
     /// Double precision.
@@ -18,16 +21,18 @@ impl DType {
     /// Bytes of one element.
     pub fn size(self) -> usize {
         match self {
+            DType::Bf16 => 2,
             DType::F32 => 4,
             DType::F64 => 8,
         }
     }
 }
 
-/// Where the elements are. A CUDA buffer joins as a variant of its own.
+/// Where the elements are.
 pub(crate) enum Storage {
     F32(Buffer<f32>),
     F64(Buffer<f64>),
+    Cuda(CudaBuffer),
 }
 
 /// Dense, row-major memory on a [`Device`]; goes back to the device's pool when dropped.
@@ -40,12 +45,13 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    pub(crate) fn empty(device: &Device, shape: &[usize]) -> Self {
+    pub(crate) fn empty(device: &Device, shape: &[usize], dtype: DType) -> Self {
         let len = shape.iter().product();
-        let cpu = device.as_cpu();
-        let storage = match cpu.dtype() {
-            DType::F32 => Storage::F32(cpu.allocate(len)),
-            DType::F64 => Storage::F64(cpu.allocate(len)),
+        let storage = match (device.as_cuda(), dtype) {
+            (Some(cuda), _) => Storage::Cuda(cuda.allocate(len, dtype)),
+            (None, DType::F32) => Storage::F32(device.as_cpu().allocate(len)),
+            (None, DType::F64) => Storage::F64(device.as_cpu().allocate(len)),
+            (None, DType::Bf16) => unreachable!("the host computes in f32 or f64"),
         };
         Self { device: device.clone(), shape: shape.to_vec(), storage }
     }
@@ -82,15 +88,16 @@ impl Tensor {
 
     /// The element type.
     pub fn dtype(&self) -> DType {
-        match self.storage {
+        match &self.storage {
             Storage::F32(_) => DType::F32,
             Storage::F64(_) => DType::F64,
+            Storage::Cuda(b) => b.dtype,
         }
     }
 
     /// A copy.
     pub fn duplicate(&self) -> Self {
-        let mut copy = self.device.empty(&self.shape);
+        let mut copy = Tensor::empty(&self.device, &self.shape, self.dtype());
         copy.copy_from(self);
         copy
     }
@@ -100,13 +107,20 @@ impl Tensor {
     /// # Panics
     /// When the number of elements or the element type differs.
     pub fn copy_from(&mut self, other: &Tensor) {
-        crate::cpu::on_cpu!(other, T => T::slice_mut(self).copy_from_slice(T::slice(other)));
+        on_device!(other, T => T::slice_mut(self).copy_from_slice(T::slice(other)), cuda => {
+            assert_eq!((self.len(), self.dtype()), (other.len(), other.dtype()), "a copy has the same elements");
+            cuda.copy(self.cuda_address_mut(), other.cuda_address(), other.len() * other.dtype().size());
+        });
     }
 
     /// Sets every element.
     pub fn fill(&mut self, value: f64) {
         let device = self.device.clone();
-        crate::cpu::on_cpu!(self, T => device.as_cpu().fill(T::slice_mut(self), T::from_f64(value)));
+        on_device!(self, T => device.as_cpu().fill(T::slice_mut(self), T::from_f64(value)), cuda => {
+            if let Storage::Cuda(buffer) = &mut self.storage {
+                cuda.fill(buffer, value);
+            }
+        });
     }
 
     /// Overwrites the elements from the host.
@@ -115,9 +129,9 @@ impl Tensor {
     /// When the number of elements differs.
     pub fn copy_from_f64(&mut self, values: &[f64]) {
         assert_eq!(self.len(), values.len(), "values for shape {:?}", self.shape);
-        crate::cpu::on_cpu!(self, T => {
+        on_device!(self, T => {
             T::slice_mut(self).iter_mut().zip(values).for_each(|(x, &v)| *x = T::from_f64(v));
-        });
+        }, cuda => self.upload(cuda, values.iter().map(|&x| x as f32)));
     }
 
     /// Overwrites the elements from the host.
@@ -126,14 +140,18 @@ impl Tensor {
     /// When the number of elements differs.
     pub fn copy_from_f32(&mut self, values: &[f32]) {
         assert_eq!(self.len(), values.len(), "values for shape {:?}", self.shape);
-        crate::cpu::on_cpu!(self, T => {
+        on_device!(self, T => {
             T::slice_mut(self).iter_mut().zip(values).for_each(|(x, &v)| *x = T::from_f64(f64::from(v)));
-        });
+        }, cuda => self.upload(cuda, values.iter().copied()));
     }
 
     /// The elements on the host, exactly.
     pub fn to_f64(&self) -> Vec<f64> {
-        crate::cpu::on_cpu!(self, T => T::slice(self).iter().map(|x| x.to_f64()).collect())
+        on_device!(
+            self,
+            T => T::slice(self).iter().map(|x| x.to_f64()).collect(),
+            _cuda => self.to_f32().into_iter().map(f64::from).collect(),
+        )
     }
 
     /// The elements on the host, rounded to single precision.
@@ -141,6 +159,10 @@ impl Tensor {
         match &self.storage {
             Storage::F32(b) => b.as_slice().to_vec(),
             Storage::F64(b) => b.as_slice().iter().map(|&x| x as f32).collect(),
+            Storage::Cuda(b) => match b.dtype {
+                DType::Bf16 => self.download::<u16>().into_iter().map(|x| f32::from_bits(u32::from(x) << 16)).collect(),
+                DType::F32 | DType::F64 => self.download(),
+            },
         }
     }
 
@@ -152,6 +174,10 @@ impl Tensor {
             Storage::F64(b) if cfg!(target_endian = "little") => Cow::Borrowed(bytemuck::cast_slice(b.as_slice())),
             Storage::F32(b) => b.as_slice().iter().flat_map(|x| x.to_le_bytes()).collect(),
             Storage::F64(b) => b.as_slice().iter().flat_map(|x| x.to_le_bytes()).collect(),
+            Storage::Cuda(b) => match b.dtype {
+                DType::Bf16 => self.download::<u16>().into_iter().flat_map(u16::to_le_bytes).collect(),
+                DType::F32 | DType::F64 => self.download::<f32>().into_iter().flat_map(f32::to_le_bytes).collect(),
+            },
         }
     }
 
@@ -161,7 +187,12 @@ impl Tensor {
         if bytes.len() != self.len() * self.dtype().size() {
             return false;
         }
+        if let Some(cuda) = self.device.clone().as_cuda() {
+            cuda.upload(self.cuda_address_mut(), bytes);
+            return true;
+        }
         match &mut self.storage {
+            Storage::Cuda(_) => unreachable!("a tensor of the GPU on a device of the host"),
             Storage::F32(b) => {
                 for (x, c) in b.as_mut_slice().iter_mut().zip(bytes.as_chunks::<4>().0) {
                     *x = f32::from_le_bytes(*c);
@@ -176,6 +207,47 @@ impl Tensor {
         true
     }
 
+    /// Values for a tensor on a GPU, rounded to nearest even where it is of a smaller type.
+    fn upload(&mut self, cuda: &crate::cuda::Cuda, values: impl Iterator<Item = f32>) {
+        let dtype = self.dtype();
+        let address = self.cuda_address_mut();
+        match dtype {
+            DType::Bf16 => cuda.upload(address, &values.map(bf16_bits).collect::<Vec<u16>>()),
+            DType::F32 | DType::F64 => cuda.upload(address, &values.collect::<Vec<f32>>()),
+        }
+    }
+
+    fn download<T: bytemuck::Pod>(&self) -> Vec<T> {
+        self.device.as_cuda().map_or_else(Vec::new, |cuda| cuda.download(self.cuda_address(), self.len()))
+    }
+
+    pub(crate) fn cuda_buffer(&self) -> &CudaBuffer {
+        match &self.storage {
+            Storage::Cuda(buffer) => buffer,
+            Storage::F32(_) | Storage::F64(_) => unreachable!("an operation of the GPU on a tensor of the host"),
+        }
+    }
+
+    /// Where it is in the GPU's memory.
+    pub(crate) fn cuda_address(&self) -> u64 {
+        self.cuda_buffer().address()
+    }
+
+    /// Leaves sums over rows with it, for whoever needs them next.
+    pub(crate) fn keep_column_sums(&mut self, sums: CudaBuffer) {
+        if let Storage::Cuda(buffer) = &mut self.storage {
+            buffer.keep_column_sums(sums);
+        }
+    }
+
+    /// Where it is in the GPU's memory, to be written.
+    pub(crate) fn cuda_address_mut(&mut self) -> u64 {
+        match &mut self.storage {
+            Storage::Cuda(buffer) => buffer.address_mut(),
+            Storage::F32(_) | Storage::F64(_) => unreachable!("an operation of the GPU on a tensor of the host"),
+        }
+    }
+
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage
     }
@@ -183,6 +255,12 @@ impl Tensor {
     pub(crate) fn storage_mut(&mut self) -> &mut Storage {
         &mut self.storage
     }
+}
+
+/// The nearest bfloat16, ties to even; NaN stays NaN.
+fn bf16_bits(x: f32) -> u16 {
+    let bits = x.to_bits();
+    if x.is_nan() { (bits >> 16) as u16 | 0x40 } else { ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16 }
 }
 
 impl std::fmt::Debug for Tensor {

@@ -43,6 +43,11 @@ impl<T: Real> LogNormalizer<T> {
         Ok(Self { nu: T::from_f64(nu), at_zero: T::from_f64(at_zero) })
     }
 
+    /// `nu = p / 2 - 1`, for code that evaluates the same formula elsewhere.
+    pub fn nu(&self) -> T {
+        self.nu
+    }
+
     /// `Delta(kappa) = log C_p(kappa) - log C_p(0)`, approximately: what Eqs. (6) and (7) add to a logit, less a
     /// constant.
     ///

@@ -30,6 +30,12 @@ pub struct BenchStepArgs {
     /// Where to compute.
     #[command(flatten)]
     pub device: DeviceArgs,
+    /// Keep only the input of each block, and compute the block again in the backward pass: less memory, more time
+    #[arg(long)]
+    pub checkpoint_activations: bool,
+    /// List the kernels of a step on a GPU with their times
+    #[arg(long)]
+    pub kernels: bool,
     /// Print the result as one JSON object
     #[arg(long)]
     pub json: bool,
@@ -41,8 +47,8 @@ Examples:
   dino-vmf bench step --arch vit_small --batch-size 8 --local-crops 8 --out-dim 65536
   dino-vmf bench step --steps 10 --threads 2 --json
 
-mfu is the share of this machine's own matrix-product rate, measured just before, that a step reaches, counting the
-operations that published figures count.";
+mfu is the share of the device's matrix-product rate that a step reaches, counting the operations that published figures
+count: of the data sheet's rate on an H100, H200 or A100, of a rate measured just before on anything else.";
 
 /// `bench data`.
 #[derive(Debug, Args)]

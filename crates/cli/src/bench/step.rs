@@ -1,18 +1,20 @@
 //! `bench step`: how fast a training step is, on random pixels that are made before the clock starts.
 
+use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use data::{IMAGENET_MEAN, IMAGENET_STD};
 use model::{Arch, DropPath, HeadConfig, VitConfig};
 use random::{Key, Purpose};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use ssl::learner::{LearnError, Learner, LearnerOptions};
 use ssl::loss::LossOptions;
+use ssl::memory::{ViewShape, plan_and_reserve};
 use ssl::optimizer::OptimizerOptions;
 use ssl::recipe::{Centering, Prototypes};
 use ssl::schedule::StepValues;
-use tensor::Device;
 use tensor::ops::{self, AdamW, Affine, PixelData, Pixels};
+use tensor::{Device, KernelTime};
 
 use super::usage;
 use crate::args::BenchStepArgs;
@@ -32,16 +34,18 @@ pub struct StepBench {
     pub local_crops: usize,
     /// K.
     pub out_dim: usize,
-    /// Timed steps, after two that are not.
+    /// Timed steps, after some that are not.
     pub steps: usize,
+    /// Whether blocks are computed again in the backward pass.
+    pub checkpoint_activations: bool,
 }
 
 /// What was measured.
 #[derive(Clone, Debug)]
 pub struct StepFigures {
-    /// Images per second at the median step.
+    /// Images per second at the median step, on a GPU at the mean one.
     pub images_per_second: f64,
-    /// Median step in milliseconds.
+    /// That step in milliseconds.
     pub step_ms: f64,
     /// Floating-point operations of a step as published FLOP counts have them, and the rate that makes.
     pub gflop_per_step: f64,
@@ -51,10 +55,16 @@ pub struct StepFigures {
     pub peak_memory_bytes: u64,
     /// Loss of the last step, to show that it trained.
     pub loss: f64,
+    /// Where a GPU's time went in one more step.
+    pub kernels: Vec<KernelTime>,
 }
 
+/// Steps before the clock starts.
+const WARM_UP_STEPS: usize = 2;
 /// Side of the matrices whose product says what the machine can do.
 const GEMM_SIDE: usize = 1024;
+/// The same for a GPU, which smaller ones do not fill.
+const GPU_GEMM_SIDE: usize = 8192;
 /// How long it is measured.
 const GEMM_TIME: Duration = Duration::from_millis(300);
 
@@ -68,10 +78,12 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
         local_crops: args.local_crops as usize,
         out_dim: args.out_dim as usize,
         steps: args.steps as usize,
+        checkpoint_activations: args.checkpoint_activations,
     };
     let gemm_gflops = gemm_gflops(&device);
     let figures = step(&device, &bench)?;
-    let mfu = figures.gflops / gemm_gflops;
+    let mfu = figures.gflops / device.peak_gflops().unwrap_or(gemm_gflops);
+    let shares = shares(&figures);
     if args.json {
         let object = json!({
             "images_per_second": figures.images_per_second, "step_ms": figures.step_ms, "mfu": mfu,
@@ -79,13 +91,22 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
             "gflop_per_step": figures.gflop_per_step, "gemm_gflops": gemm_gflops, "loss": figures.loss,
             "device": device.describe(), "threads": device.threads(), "arch": bench.arch.name(),
             "patch_size": bench.patch_size, "batch_size": bench.batch_size, "local_crops": bench.local_crops,
-            "out_dim": bench.out_dim, "steps": bench.steps,
+            "out_dim": bench.out_dim, "steps": bench.steps, "shares": shares.iter().cloned().collect::<Map<_, _>>(),
         });
         return output::result(&object.to_string());
     }
+    let mut detail = String::new();
+    for (group, share) in &shares {
+        let _ = write!(detail, "\n  {:5.1} %  {group}", 100.0 * share.as_f64().unwrap_or(0.0));
+    }
+    if args.kernels {
+        for k in &figures.kernels {
+            let _ = write!(detail, "\n  {:8.3} ms  {:4} x {}: {}", k.milliseconds, k.count, k.group, k.name);
+        }
+    }
     output::result(&format!(
-        "{}/{}, batch {}, 2 + {} crops, K {}, on {}\n  {:.2} images/s, {:.0} ms a step (median of {})\n  \
-         {:.0} GFLOP/s, {:.0} % of the {:.0} GFLOP/s of a matrix product here\n  {} peak memory",
+        "{}/{}, batch {}, 2 + {} crops, K {}, on {}\n  {:.2} images/s, {:.0} ms a step ({} of {})\n  \
+         {:.0} GFLOP/s, {:.0} % of the {:.0} GFLOP/s of a matrix product here\n  {} peak memory{detail}",
         bench.arch,
         bench.patch_size,
         bench.batch_size,
@@ -94,6 +115,7 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
         device.describe(),
         figures.images_per_second,
         figures.step_ms,
+        if device.is_gpu() { "mean" } else { "median" },
         bench.steps,
         figures.gflops,
         100.0 * mfu,
@@ -102,15 +124,37 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
     ))
 }
 
-/// The rate of an f32 matrix product on this device, the best of several: the limit for what is made of such products.
+/// The share of the median step in each group of kernels, and in none of them.
+fn shares(figures: &StepFigures) -> Vec<(String, Value)> {
+    let mut shares: Vec<(String, f64)> = Vec::new();
+    for k in &figures.kernels {
+        let share = k.milliseconds / figures.step_ms;
+        match shares.iter_mut().find(|(group, _)| group == k.group) {
+            Some((_, sum)) => *sum += share,
+            None => shares.push((k.group.to_owned(), share)),
+        }
+    }
+    if !shares.is_empty() {
+        shares.push(("gaps".to_owned(), 1.0 - shares.iter().map(|(_, share)| share).sum::<f64>()));
+    }
+    shares.into_iter().map(|(group, share)| (group, json!(share))).collect()
+}
+
+/// The rate of a matrix product on this device, the best of several: the limit for what is made of such products.
 pub fn gemm_gflops(device: &Device) -> f64 {
-    let x = device.from_f32(&[GEMM_SIDE, GEMM_SIDE], &vec![0.5; GEMM_SIDE * GEMM_SIDE]);
-    let bias = device.zeros(&[GEMM_SIDE]);
-    let flop = 2.0 * (GEMM_SIDE as f64).powi(3);
+    let side = if device.is_gpu() { GPU_GEMM_SIDE } else { GEMM_SIDE };
+    // Not all the same: on equal numbers a GPU draws less power and runs faster.
+    let values: Vec<f32> = (0..side * side).map(|i| (i * 7919 % 1999) as f32 / 1999.0 - 0.5).collect();
+    let x = device.from_f32(&[side, side], &values);
+    let bias = device.zeros(&[side]);
+    let flop = 2.0 * (side as f64).powi(3);
     let (start, mut best) = (Instant::now(), f64::INFINITY);
     while start.elapsed() < GEMM_TIME || best.is_infinite() {
         let one = Instant::now();
         drop(ops::linear(&x, &Affine::new(&x, &bias)));
+        if device.finish().is_err() {
+            break;
+        }
         best = best.min(one.elapsed().as_secs_f64());
     }
     flop / best / 1e9
@@ -132,27 +176,28 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnErro
     };
     let flop = step_flops(&vit, &head, bench);
     let depth = vit.depth;
-    let mut learner = Learner::new(
-        device,
-        LearnerOptions {
-            vit,
-            head,
-            loss: LossOptions {
-                prototypes: Prototypes::Vmf,
-                centering: Centering::Probability,
-                student_temperature: 0.1,
-                center_momentum: 0.9,
-                center_floor: None,
-            },
-            optimizer: OptimizerOptions {
-                adam: AdamW::default(),
-                clip: 3.0,
-                train_magnitude: true,
-                decay_magnitude: true,
-            },
-            seed: 0,
+    let options = LearnerOptions {
+        vit,
+        head,
+        loss: LossOptions {
+            prototypes: Prototypes::Vmf,
+            centering: Centering::Probability,
+            student_temperature: 0.1,
+            center_momentum: 0.9,
+            center_floor: None,
         },
-    )?;
+        optimizer: OptimizerOptions { adam: AdamW::default(), clip: 3.0, train_magnitude: true, decay_magnitude: true },
+        seed: 0,
+        checkpoint_activations: bench.checkpoint_activations,
+    };
+    let shape = |views: usize, side| {
+        let count = views * bench.batch_size;
+        ViewShape { count, height: side, width: side, channels: 3 }
+    };
+    let shapes = [shape(2, GLOBAL), shape(bench.local_crops, LOCAL)];
+    let shapes = &shapes[..if bench.local_crops > 0 { 2 } else { 1 }];
+    plan_and_reserve(device, &options, shapes, bench.batch_size)?;
+    let mut learner = Learner::new(device, options)?;
     let values = StepValues {
         epoch: 1,
         lr: 1e-4,
@@ -163,38 +208,52 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnErro
     };
     let globals = noise(0, 2 * bench.batch_size * GLOBAL * GLOBAL * 3);
     let locals = noise(1, bench.local_crops * bench.batch_size * LOCAL * LOCAL * 3);
-    let group = |count, side, pixels| Pixels {
-        count,
-        height: side,
-        width: side,
-        channels: 3,
-        data: PixelData::Bytes { pixels, mean: &IMAGENET_MEAN, deviation: &IMAGENET_STD },
+    let sent = [device.upload_pixels(&globals), device.upload_pixels(&locals)];
+    let (mean, deviation) = (&IMAGENET_MEAN[..], &IMAGENET_STD[..]);
+    let group = |count, side, pixels, sent| {
+        let data = match sent {
+            Some(pixels) => PixelData::Uploaded { pixels, mean, deviation },
+            None => PixelData::Bytes { pixels, mean, deviation },
+        };
+        Pixels { count, height: side, width: side, channels: 3, data }
     };
-    let mut views = vec![group(2 * bench.batch_size, GLOBAL, &globals[..])];
+    let mut views = vec![group(2 * bench.batch_size, GLOBAL, &globals[..], sent[0].as_ref())];
     if bench.local_crops > 0 {
-        views.push(group(bench.local_crops * bench.batch_size, LOCAL, &locals[..]));
+        views.push(group(bench.local_crops * bench.batch_size, LOCAL, &locals[..], sent[1].as_ref()));
     }
     let segments = (2 + bench.local_crops) * bench.batch_size;
     let mut times = Vec::with_capacity(bench.steps);
     let mut loss = f64::NAN;
-    for i in 0..bench.steps + 2 {
-        let start = Instant::now();
+    let mut one_step = |i: usize| {
         let keys = (0..segments).map(|s| Key::new(0, Purpose::DropPath).epoch(i as u64).sample(s as u64));
         let drop_path = DropPath::draw(0.1, depth, keys);
-        loss = learner.step(&views, bench.batch_size, Some(&drop_path), &values)?.loss.loss;
-        if i >= 2 {
-            times.push(start.elapsed().as_secs_f64());
-        }
+        learner.step(&views, bench.batch_size, Some(&drop_path), &values)
+    };
+    for i in 0..WARM_UP_STEPS {
+        one_step(i)?;
     }
+    device.finish()?;
+    let all = Instant::now();
+    for i in 0..bench.steps {
+        let start = Instant::now();
+        loss = one_step(WARM_UP_STEPS + i)?.loss.loss;
+        times.push(start.elapsed().as_secs_f64());
+    }
+    device.finish()?;
+    let mean = all.elapsed().as_secs_f64() / bench.steps as f64;
+    let peak_memory_bytes = if device.is_gpu() { device.memory().peak_bytes as u64 } else { usage::peak_memory() };
+    let kernels = if device.is_gpu() { device.profile(|| one_step(WARM_UP_STEPS + bench.steps)).1 } else { Vec::new() };
     times.sort_by(f64::total_cmp);
-    let median = times[times.len() / 2];
+    // A step that was queued is not a step that is done, so on a GPU only the time of all of them counts.
+    let step = if device.is_gpu() { mean } else { times[times.len() / 2] };
     Ok(StepFigures {
-        images_per_second: bench.batch_size as f64 / median,
-        step_ms: median * 1e3,
+        images_per_second: bench.batch_size as f64 / step,
+        step_ms: step * 1e3,
         gflop_per_step: flop / 1e9,
-        gflops: flop / median / 1e9,
-        peak_memory_bytes: usage::peak_memory(),
+        gflops: flop / step / 1e9,
+        peak_memory_bytes,
         loss,
+        kernels,
     })
 }
 

@@ -39,10 +39,10 @@ pub const SMALL: [&str; 24] = [
     "--device=cpu",
 ];
 
-/// The program, ready for arguments; its thread count is not the environment's.
+/// The program, ready for arguments; its thread count is not the environment's, and it sees no GPU.
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dino-vmf"));
-    command.env_remove("RAYON_NUM_THREADS");
+    command.env_remove("RAYON_NUM_THREADS").env("CUDA_VISIBLE_DEVICES", "");
     command
 }
 

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// The environment variable that says where the cache is.
-pub(super) const VARIABLE: &str = "DINO_VMF_CACHE";
+pub(super) use ::files::CACHE_VARIABLE as VARIABLE;
 
 /// What an entry starts with. The number changes with the layout of an entry.
 const SIGNATURE: &[u8] = b"dino-vmf index 2\n";
@@ -55,18 +55,7 @@ struct Entry<'a> {
 impl Cache {
     /// This user's cache.
     pub(super) fn find() -> Self {
-        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let below_home = |folder: &str| std::env::home_dir().map(|home| home.join(folder));
-        let general = if cfg!(target_os = "macos") {
-            below_home("Library/Caches")
-        } else if cfg!(windows) {
-            set("LOCALAPPDATA")
-        } else {
-            // The XDG rules: a relative path is to be ignored.
-            set("XDG_CACHE_HOME").filter(|path| path.is_absolute()).or_else(|| below_home(".cache"))
-        };
-        let general = general.filter(|path| path.is_absolute()).unwrap_or_else(std::env::temp_dir);
-        Self { root: set(VARIABLE).unwrap_or_else(|| general.join("dino-vmf")) }
+        Self { root: ::files::cache_folder() }
     }
 
     /// A cache in a folder, which need not exist yet.

@@ -198,6 +198,9 @@ recipe! {
     seed: u64, Rule::Whole(0, i64::MAX as u64), Fixed;
     /// Threads that prepare images; 0 is one for each core.
     workers: usize, Rule::Whole(0, 1024), Free;
+    /// Whether only the input of each block is kept and the block computed again in the backward pass: less memory, a
+    /// third more time, the same numbers.
+    checkpoint_activations: bool, Rule::Flag, Free;
     /// Share of the images that may be unreadable before the run stops.
     max_bad_share: f64, between(0.0, 1.0), Free;
     /// Epochs between two online kNN evaluations; 0 switches them off.

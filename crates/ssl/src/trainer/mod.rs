@@ -3,6 +3,7 @@
 //! The loop knows nothing of terminals or of evaluation: an [`Observer`] sees its progress, evaluates when asked and says
 //! when to stop. What an observer does cannot change what is learnt.
 
+mod feed;
 mod setup;
 mod state;
 
@@ -15,16 +16,17 @@ use model::DropPath;
 use random::{Key, Purpose};
 use serde_json::json;
 use tensor::Device;
-use tensor::ops::Pixels;
 
 use crate::health::{Health, RANK_ROWS, Vitals};
 use crate::learner::{LearnError, Learner, StepReport};
 use crate::loss::NotFinite;
+use crate::memory::plan_and_reserve;
 use crate::recipe::Recipe;
 use crate::run::{Checkpoints, EventLog, MetricsLog, Record, RunError, RunFolder};
 use crate::schedule::{Schedules, StepValues};
 
-use setup::first_pixels;
+use feed::{Fed, Feed};
+use setup::{first_pixels, view_shapes};
 pub use setup::{learner_options, loader_config, pixels, vit_config};
 
 /// Share of the time spent waiting for data from which on that is worth a word.
@@ -149,7 +151,11 @@ impl Trainer {
         source: Arc<dyn Source>,
         observer: &mut dyn Observer,
     ) -> Result<Self, TrainError> {
-        let mut learner = Learner::new(device, learner_options(&recipe).map_err(LearnError::from)?)?;
+        let options = learner_options(&recipe).map_err(LearnError::from)?;
+        if let Some(plan) = plan_and_reserve(device, &options, &view_shapes(&recipe), recipe.batch_size())? {
+            observer.say(&plan.in_words());
+        }
+        let mut learner = Learner::new(device, options)?;
         let checkpoints = folder.checkpoints();
         let recovered = checkpoints.recover()?;
         for skipped in &recovered.skipped {
@@ -192,7 +198,8 @@ impl Trainer {
         let (total, per_epoch) = (self.schedules.total_steps(), self.schedules.steps_per_epoch());
         let start = (self.step / per_epoch, (self.step % per_epoch) as usize);
         let config = loader_config(&self.recipe);
-        let mut loader = Loader::start(self.source.clone(), config, start.0, start.1, self.recipe.epochs() as u64)?;
+        let loader = Loader::start(self.source.clone(), config, start.0, start.1, self.recipe.epochs() as u64)?;
+        let mut feed = Feed::new(loader, self.learner.device())?;
         let mut pace = Pace::new();
         let mut last_save = Instant::now();
         let save_every = Duration::from_secs_f64(self.recipe.checkpoint_minutes() * 60.0);
@@ -201,31 +208,31 @@ impl Trainer {
                 self.save()?;
                 return Ok(Outcome::Stopped { step: self.step });
             }
-            let batch = loader.next()?.ok_or(LoaderError::Stopped)?;
-            for bad in &batch.substituted {
+            let fed = feed.next()?.ok_or(LoaderError::Stopped)?;
+            for bad in &fed.batch.substituted {
                 observer.skipped(bad);
             }
             let values = self.schedules.at(self.step);
-            let report = self.train_on(&batch, &values)?;
+            let report = self.train_on(&fed, &values)?;
             self.step += 1;
             self.health.observe(&report);
-            pace.add(self.recipe.batch_size(), loader.waited());
+            pace.add(self.recipe.batch_size(), feed.waited());
 
             let (images_per_second, data_wait) = pace.rates();
             let loss = report.loss.loss;
             let (step, epoch) = (self.step, values.epoch);
             observer.step(&Progress { step, total_steps: total, epoch, loss, images_per_second, data_wait });
             if self.step.is_multiple_of(self.recipe.log_every() as u64) || self.step == total {
-                self.log(&batch, &report, &values, &pace, observer)?;
+                self.log(&fed.batch, &report, &values, &pace, observer)?;
                 if data_wait > MUCH_WAITING {
-                    observer.say(&loader.advice());
+                    observer.say(&feed.advice());
                 }
-                pace = Pace::starting_at(loader.waited());
+                pace = Pace::starting_at(feed.waited());
             }
-            loader.recycle(batch);
+            feed.recycle(fed);
             if self.step.is_multiple_of(per_epoch) {
                 self.end_epoch(values.epoch, observer)?;
-                pace = Pace::starting_at(loader.waited());
+                pace = Pace::starting_at(feed.waited());
             }
             if last_save.elapsed() >= self.until_save(save_every) {
                 self.save()?;
@@ -237,8 +244,8 @@ impl Trainer {
     }
 
     /// One step on a batch; a value that is not finite ends the run with the batch's identity on disk.
-    fn train_on(&mut self, batch: &Batch, values: &StepValues) -> Result<StepReport, TrainError> {
-        let views: Vec<Pixels<'_>> = batch.groups.iter().map(pixels).collect();
+    fn train_on(&mut self, fed: &Fed, values: &StepValues) -> Result<StepReport, TrainError> {
+        let (views, batch) = (fed.views(), &fed.batch);
         let drop_path = self.drop_path(batch, values.epoch);
         match self.learner.step(&views, batch.samples.len(), drop_path.as_ref(), values) {
             Ok(report) => Ok(report),

@@ -3,10 +3,12 @@
 use data::views::MultiCrop;
 use data::{CropGroup, LoaderConfig, normalization};
 use model::{ConfigError, HeadConfig, VitConfig};
+use tensor::UploadedPixels;
 use tensor::ops::{AdamW, PixelData, Pixels};
 
 use crate::learner::LearnerOptions;
-use crate::loss::LossOptions;
+use crate::loss::{LossOptions, TEACHER_VIEWS};
+use crate::memory::ViewShape;
 use crate::optimizer::OptimizerOptions;
 use crate::recipe::{Prototypes, Recipe};
 
@@ -43,7 +45,14 @@ pub fn learner_options(recipe: &Recipe) -> Result<LearnerOptions, ConfigError> {
         train_magnitude: recipe.prototypes() != Prototypes::L2,
         decay_magnitude: recipe.decay_prototype_scale(),
     };
-    Ok(LearnerOptions { vit, head, loss, optimizer, seed: recipe.seed() })
+    Ok(LearnerOptions {
+        vit,
+        head,
+        loss,
+        optimizer,
+        seed: recipe.seed(),
+        checkpoint_activations: recipe.checkpoint_activations(),
+    })
 }
 
 /// The loader of a recipe.
@@ -72,9 +81,36 @@ pub fn loader_config(recipe: &Recipe) -> LoaderConfig {
     }
 }
 
+/// The groups of views of a step.
+pub fn view_shapes(recipe: &Recipe) -> Vec<ViewShape> {
+    let shape = |views: usize, size: crate::recipe::Size| ViewShape {
+        count: views * recipe.batch_size(),
+        height: size.height,
+        width: size.width,
+        channels: recipe.channels(),
+    };
+    let mut shapes = vec![shape(TEACHER_VIEWS, recipe.global_size())];
+    if recipe.local_crops() > 0 {
+        shapes.push(shape(recipe.local_crops(), recipe.local_size()));
+    }
+    shapes
+}
+
 /// A group of views as the network takes them.
 pub fn pixels(group: &CropGroup) -> Pixels<'_> {
     first_pixels(group, group.count)
+}
+
+/// The same for a group that was sent to a GPU.
+pub fn uploaded_pixels<'a>(group: &CropGroup, sent: &'a UploadedPixels) -> Pixels<'a> {
+    let (mean, deviation) = normalization(group.channels);
+    Pixels {
+        count: group.count,
+        height: group.height,
+        width: group.width,
+        channels: group.channels,
+        data: PixelData::Uploaded { pixels: sent, mean, deviation },
+    }
 }
 
 /// Those of the first `count` crops of a group; of all, where there are fewer.

@@ -79,5 +79,6 @@ fn element(dtype: DType) -> Element {
     match dtype {
         DType::F32 => Element::F32,
         DType::F64 => Element::F64,
+        DType::Bf16 => unreachable!("parameters, moments and the centre are never rounded to bfloat16"),
     }
 }

@@ -51,10 +51,24 @@ macro_rules! on_cpu {
                 use $crate::cpu::Real as _;
                 $body
             }
+            $crate::tensor::DType::Bf16 => unreachable!("the host computes in f32 or f64"),
         }
     };
 }
 pub(crate) use on_cpu;
+
+/// Runs one body for a tensor on the host, with `T` bound to its element type, and another for a tensor on a GPU.
+macro_rules! on_device {
+    ($tensor:expr, $T:ident => $body:expr, $cuda:ident => $gpu:expr $(,)?) => {{
+        let device = $tensor.device().clone();
+        if let Some($cuda) = device.as_cuda() {
+            $gpu
+        } else {
+            $crate::cpu::on_cpu!($tensor, $T => $body)
+        }
+    }};
+}
+pub(crate) use on_device;
 
 /// Rows that one task of an element-wise or row-wise operation takes. Fixed, so that the number of threads cannot
 /// change how partial sums are grouped; small enough that a task's rows stay in the second-level cache.

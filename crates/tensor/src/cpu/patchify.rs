@@ -45,6 +45,7 @@ fn one_image<T: Real>(group: &Pixels<'_>, index: usize, patch: usize, table: &[T
                             *value = table[usize::from(pixels[start + px * channels])];
                         }
                     }
+                    PixelData::Uploaded { .. } => unreachable!("images of the GPU on a device of the host"),
                     PixelData::Values(values) => {
                         let start = image + (c * height + y) * width + x0;
                         for (value, &v) in line.iter_mut().zip(&values[start..start + patch]) {
@@ -69,6 +70,7 @@ fn element_plain(group: &Pixels<'_>, i: usize, patch: usize, element: usize) -> 
             let level = pixels[((i * group.height + y) * group.width + x) * group.channels + c];
             f64::from((f32::from(level) / 255.0 - mean[c]) / deviation[c])
         }
+        PixelData::Uploaded { .. } => unreachable!("images of the GPU on a device of the host"),
         PixelData::Values(values) => values[((i * group.channels + c) * group.height + y) * group.width + x],
     }
 }

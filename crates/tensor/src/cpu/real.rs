@@ -129,13 +129,13 @@ impl Real for f32 {
     fn slice(t: &Tensor) -> &[Self] {
         match t.storage() {
             Storage::F32(b) => b.as_slice(),
-            Storage::F64(_) => mixed(),
+            Storage::F64(_) | Storage::Cuda(_) => mixed(),
         }
     }
     fn slice_mut(t: &mut Tensor) -> &mut [Self] {
         match t.storage_mut() {
             Storage::F32(b) => b.as_mut_slice(),
-            Storage::F64(_) => mixed(),
+            Storage::F64(_) | Storage::Cuda(_) => mixed(),
         }
     }
     fn shelf(shelves: &Shelves) -> &Shelf<Self> {
@@ -182,13 +182,13 @@ impl Real for f64 {
     fn slice(t: &Tensor) -> &[Self] {
         match t.storage() {
             Storage::F64(b) => b.as_slice(),
-            Storage::F32(_) => mixed(),
+            Storage::F32(_) | Storage::Cuda(_) => mixed(),
         }
     }
     fn slice_mut(t: &mut Tensor) -> &mut [Self] {
         match t.storage_mut() {
             Storage::F64(b) => b.as_mut_slice(),
-            Storage::F32(_) => mixed(),
+            Storage::F32(_) | Storage::Cuda(_) => mixed(),
         }
     }
     fn shelf(shelves: &Shelves) -> &Shelf<Self> {

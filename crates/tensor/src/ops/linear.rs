@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::cpu::{linear as cpu, on_cpu};
+use crate::cpu::{Real, linear as cpu, on_device};
+use crate::cuda::linear as gpu;
 use crate::rows::Rows;
 use crate::tensor::Tensor;
 
@@ -35,6 +36,11 @@ impl<'a> Affine<'a> {
         self.outputs.start * self.inputs()..self.outputs.end * self.inputs()
     }
 
+    fn on_gpu(&self) -> gpu::Layer<'a> {
+        let (first, outputs) = (self.outputs.start, self.outputs.len());
+        gpu::Layer { weight: self.weight, bias: self.bias, first, outputs }
+    }
+
     fn output(&self, x: &Tensor) -> Tensor {
         assert_eq!(x.columns(), self.inputs(), "inputs of a linear layer");
         x.device().empty(&[x.rows(), self.outputs.len()])
@@ -44,18 +50,38 @@ impl<'a> Affine<'a> {
 /// `x W^T + b`.
 pub fn linear(x: &Tensor, affine: &Affine<'_>) -> Tensor {
     let mut y = affine.output(x);
-    on_cpu!(x, T => {
+    on_device!(x, T => {
         let bias = affine.bias.map(|b| &T::slice(b)[affine.outputs.clone()]);
         cpu::forward(x.device().as_cpu(), T::slice(x), &T::slice(affine.weight)[affine.elements()], bias, affine.inputs(), T::slice_mut(&mut y));
-    });
+    }, cuda => gpu::forward(cuda, x, affine.on_gpu(), &mut y));
     y
 }
 
-/// `gelu(x W^T + b)`: the pre-activations, which the derivative needs, and their GELU.
-pub fn linear_gelu(x: &Tensor, affine: &Affine<'_>) -> (Tensor, Tensor) {
+/// What the derivative of a GELU needs: what it was applied to, and for the gradient of the weights that read it, its
+/// result. A GPU makes the result again from the former, which costs it less than the memory.
+#[derive(Debug)]
+pub struct GeluSaved {
+    pre: Tensor,
+    activated: Option<Tensor>,
+}
+
+impl GeluSaved {
+    /// From pre-activations that were made apart, by a normalisation for instance.
+    pub fn new(pre: Tensor) -> Self {
+        Self { pre, activated: None }
+    }
+
+    /// Hands over the activations after their last use in the forward pass.
+    pub fn keep(&mut self, activated: Tensor) {
+        self.activated = (!activated.device().is_gpu()).then_some(activated);
+    }
+}
+
+/// `gelu(x W^T + b)`, and what its derivative needs.
+pub fn linear_gelu(x: &Tensor, affine: &Affine<'_>) -> (Tensor, GeluSaved) {
     let (mut pre, mut activated) = (affine.output(x), affine.output(x));
     let bias = affine.bias.expect("a layer with GELU has a bias");
-    on_cpu!(x, T => cpu::forward_gelu(
+    on_device!(x, T => cpu::forward_gelu(
         x.device().as_cpu(),
         T::slice(x),
         &T::slice(affine.weight)[affine.elements()],
@@ -63,22 +89,29 @@ pub fn linear_gelu(x: &Tensor, affine: &Affine<'_>) -> (Tensor, Tensor) {
         affine.inputs(),
         T::slice_mut(&mut pre),
         T::slice_mut(&mut activated),
-    ));
-    (pre, activated)
+    ), cuda => {
+        gpu::forward(cuda, x, affine.on_gpu(), &mut pre);
+        gpu::gelu(cuda, &pre, &mut activated);
+    });
+    (activated, GeluSaved::new(pre))
 }
 
 /// `gelu(x W^T + b)` alone, for a pass without a derivative: less memory, the same bits.
 pub fn linear_gelu_only(x: &Tensor, affine: &Affine<'_>) -> Tensor {
     let mut y = affine.output(x);
     let bias = affine.bias.expect("a layer with GELU has a bias");
-    on_cpu!(x, T => cpu::forward_gelu_only(
+    on_device!(x, T => cpu::forward_gelu_only(
         x.device().as_cpu(),
         T::slice(x),
         &T::slice(affine.weight)[affine.elements()],
         &T::slice(bias)[affine.outputs.clone()],
         affine.inputs(),
         T::slice_mut(&mut y),
-    ));
+    ), cuda => {
+        let mut pre = affine.output(x);
+        gpu::forward(cuda, x, affine.on_gpu(), &mut pre);
+        gpu::gelu(cuda, &pre, &mut y);
+    });
     y
 }
 
@@ -86,34 +119,61 @@ pub fn linear_gelu_only(x: &Tensor, affine: &Affine<'_>) -> Tensor {
 pub fn linear_residual(stream: &Tensor, rows: &Rows, scale: f64, x: &Tensor, affine: &Affine<'_>) -> Tensor {
     assert_eq!((stream.rows(), x.rows()), (rows.source_rows(), rows.count()), "rows of a residual branch");
     assert_eq!(stream.columns(), affine.outputs.len(), "a branch is as wide as its stream");
-    let branch = linear(x, &Affine { bias: None, ..affine.clone() });
     let mut out = stream.device().empty(stream.shape());
     let bias = affine.bias.expect("a residual projection has a bias");
-    on_cpu!(x, T => crate::cpu::residual::add(
-        x.device().as_cpu(),
-        T::slice(stream),
-        rows,
-        scale,
-        T::slice(&branch),
-        &T::slice(bias)[affine.outputs.clone()],
-        T::slice_mut(&mut out),
-    ));
+    on_device!(x, T => {
+        let branch = linear(x, &Affine { bias: None, ..affine.clone() });
+        let bias = &T::slice(bias)[affine.outputs.clone()];
+        let cpu = x.device().as_cpu();
+        crate::cpu::residual::add(cpu, T::slice(stream), rows, scale, T::slice(&branch), bias, T::slice_mut(&mut out));
+    }, cuda => gpu::residual(cuda, stream, rows, scale, x, affine.on_gpu(), &mut out));
     out
 }
 
-/// `dy W`: the gradient of the layer's input; multiplied by gelu'(pre) where the input was gelu(pre).
-pub fn linear_backward_input(dy: &Tensor, affine: &Affine<'_>, through_gelu: Option<&Tensor>) -> Tensor {
+/// `dy W`: the gradient of the layer's input.
+pub fn linear_backward_input(dy: &Tensor, affine: &Affine<'_>) -> Tensor {
+    let mut dx = input_gradient(dy, affine);
+    on_device!(
+        dy,
+        T => backward_input::<T>(dy, affine, None, &mut dx),
+        cuda => gpu::backward_input(cuda, dy, affine.on_gpu(), &mut dx),
+    );
+    dx
+}
+
+/// The gradient of what the GELU before the layer was applied to, and the GELU's result: the layer's input.
+pub fn linear_backward_through_gelu(dy: &Tensor, affine: &Affine<'_>, saved: GeluSaved) -> (Tensor, Tensor) {
+    let mut d_pre = input_gradient(dy, affine);
+    let GeluSaved { mut pre, activated } = saved;
+    on_device!(dy, T => backward_input::<T>(dy, affine, Some(&pre), &mut d_pre), cuda => {
+        gpu::backward_input(cuda, dy, affine.on_gpu(), &mut d_pre);
+        match &activated {
+            Some(_) => gpu::gelu_backward(cuda, &pre, &mut d_pre),
+            None => gpu::gelu_backward_and_again(cuda, &mut pre, &mut d_pre),
+        }
+    });
+    let activated = match activated {
+        Some(activated) => activated,
+        None if dy.device().is_gpu() => pre,
+        None => super::gelu(&pre),
+    };
+    (d_pre, activated)
+}
+
+fn input_gradient(dy: &Tensor, affine: &Affine<'_>) -> Tensor {
     assert_eq!(dy.columns(), affine.outputs.len(), "outputs of a linear layer");
-    let mut dx = dy.device().empty(&[dy.rows(), affine.inputs()]);
-    on_cpu!(dy, T => cpu::backward_input(
+    dy.device().empty(&[dy.rows(), affine.inputs()])
+}
+
+fn backward_input<T: Real>(dy: &Tensor, affine: &Affine<'_>, through_gelu: Option<&Tensor>, dx: &mut Tensor) {
+    cpu::backward_input(
         dy.device().as_cpu(),
         &T::slice(affine.weight)[affine.elements()],
         T::slice(dy),
         affine.inputs(),
         through_gelu.map(T::slice),
-        T::slice_mut(&mut dx),
-    ));
-    dx
+        T::slice_mut(dx),
+    );
 }
 
 /// Adds `dy^T x` to the weight's gradient and the column sums of `dy` to the bias's, at the given outputs.
@@ -126,7 +186,7 @@ pub fn linear_backward_weight(
 ) {
     let inputs = d_weight.columns();
     assert_eq!((x.columns(), dy.columns(), x.rows()), (inputs, outputs.len(), dy.rows()), "shapes of a linear layer");
-    on_cpu!(x, T => cpu::backward_weight(
+    on_device!(x, T => cpu::backward_weight(
         x.device().as_cpu(),
         T::slice(x),
         T::slice(dy),
@@ -134,5 +194,5 @@ pub fn linear_backward_weight(
         outputs.len(),
         &mut T::slice_mut(d_weight)[outputs.start * inputs..outputs.end * inputs],
         &mut T::slice_mut(d_bias)[outputs],
-    ));
+    ), cuda => gpu::backward_weight(cuda, x, dy, outputs, d_weight, d_bias));
 }

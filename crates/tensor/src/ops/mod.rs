@@ -16,7 +16,8 @@ mod gradients;
 
 pub use attention::{Attended, attention, attention_backward, class_attention, class_attention_backward};
 pub use linear::{
-    Affine, linear, linear_backward_input, linear_backward_weight, linear_gelu, linear_gelu_only, linear_residual,
+    Affine, GeluSaved, linear, linear_backward_input, linear_backward_through_gelu, linear_backward_weight,
+    linear_gelu, linear_gelu_only, linear_residual,
 };
 pub use norm::{
     BatchStatistics, RowStatistics, batch_norm, batch_norm_backward, gelu, gelu_backward, l2_normalize,

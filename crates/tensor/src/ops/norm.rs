@@ -2,15 +2,25 @@
 
 use rayon::prelude::*;
 
-use crate::cpu::{batch_norm as cpu_batch, layer_norm as cpu_layer, normalize as cpu_l2, on_cpu};
+use crate::cpu::{batch_norm as cpu_batch, layer_norm as cpu_layer, normalize as cpu_l2, on_device};
+use crate::cuda::{linear as gpu_linear, norm as gpu};
 use crate::rows::Rows;
 use crate::tensor::Tensor;
 
-/// Mean and reciprocal deviation of each normalised row: what the derivative needs besides the input.
+/// What the derivative needs besides the input: mean and reciprocal deviation of each normalised row, and for the gradient
+/// of the weights that read it, the result. A GPU makes the result again, which costs it less than the memory.
 #[derive(Debug)]
 pub struct RowStatistics {
     mean: Tensor,
     rstd: Tensor,
+    normed: Option<Tensor>,
+}
+
+impl RowStatistics {
+    /// Hands over the normalised rows after their last use in the forward pass.
+    pub fn keep(&mut self, normed: Tensor) {
+        self.normed = (!normed.device().is_gpu()).then_some(normed);
+    }
 }
 
 /// LayerNorm of the named rows; the result is compact.
@@ -18,48 +28,57 @@ pub fn layer_norm(x: &Tensor, rows: &Rows, weight: &Tensor, bias: &Tensor, epsil
     assert_eq!((x.rows(), x.columns()), (rows.source_rows(), weight.len()), "input of LayerNorm");
     let device = x.device();
     let mut y = device.empty(&[rows.count(), weight.len()]);
-    let (mut mean, mut rstd) = (device.empty(&[rows.count()]), device.empty(&[rows.count()]));
-    on_cpu!(x, T => cpu_layer::forward(
-        device.as_cpu(), T::slice(x), rows, T::slice(weight), T::slice(bias), epsilon,
+    let (mut mean, mut rstd) = (device.empty_exact(&[rows.count()]), device.empty_exact(&[rows.count()]));
+    on_device!(x, T => cpu_layer::forward(
+        x.device().as_cpu(), T::slice(x), rows, T::slice(weight), T::slice(bias), epsilon,
         T::slice_mut(&mut y), T::slice_mut(&mut mean), T::slice_mut(&mut rstd),
-    ));
-    (y, RowStatistics { mean, rstd })
+    ), cuda => gpu::layer_forward(cuda, x, rows, weight, bias, epsilon, [&mut y, &mut mean, &mut rstd]));
+    (y, RowStatistics { mean, rstd, normed: None })
 }
 
-/// Adds the gradient of the named rows of `x` to `dx`, and those of weight and bias to theirs.
+/// Adds the gradient of the named rows of `x` to `dx`, and those of weight and bias to theirs. Returns the normalised rows
+/// where they were kept or could be made along the way: they are the other factor of a gradient of weights.
 pub fn layer_norm_backward(
     x: &Tensor,
     rows: &Rows,
-    statistics: &RowStatistics,
-    weight: &Tensor,
+    statistics: RowStatistics,
+    (weight, bias): (&Tensor, &Tensor),
     dy: &Tensor,
     dx: &mut Tensor,
     d_weight: &mut Tensor,
     d_bias: &mut Tensor,
-) {
+) -> Option<Tensor> {
     assert_eq!((x.len(), dy.rows()), (dx.len(), rows.count()), "gradients of LayerNorm");
-    on_cpu!(x, T => cpu_layer::backward(
-        x.device().as_cpu(), T::slice(x), rows, T::slice(&statistics.mean), T::slice(&statistics.rstd), T::slice(weight),
-        T::slice(dy), T::slice_mut(dx), T::slice_mut(d_weight), T::slice_mut(d_bias),
-    ));
+    let RowStatistics { mean, rstd, normed } = statistics;
+    on_device!(x, T => {
+        cpu_layer::backward(
+            x.device().as_cpu(), T::slice(x), rows, T::slice(&mean), T::slice(&rstd), T::slice(weight),
+            T::slice(dy), T::slice_mut(dx), T::slice_mut(d_weight), T::slice_mut(d_bias),
+        );
+        normed
+    }, cuda => {
+        let mut normed = x.device().empty(dy.shape());
+        gpu::layer_backward(cuda, x, rows, [&mean, &rstd, weight, bias, dy], [dx, &mut normed, d_weight, d_bias]);
+        Some(normed)
+    })
 }
 
 /// Rows divided by `max(|row|, epsilon)`, and those divisors.
 pub fn l2_normalize(x: &Tensor, epsilon: f64) -> (Tensor, Tensor) {
     let mut y = x.device().empty(x.shape());
-    let mut norms = x.device().empty(&[x.rows()]);
-    on_cpu!(x, T => cpu_l2::forward(
+    let mut norms = x.device().empty_exact(&[x.rows()]);
+    on_device!(x, T => cpu_l2::forward(
         x.device().as_cpu(), T::slice(x), x.columns(), epsilon, T::slice_mut(&mut y), T::slice_mut(&mut norms),
-    ));
+    ), cuda => gpu::l2_forward(cuda, x, epsilon, &mut y, &mut norms));
     (y, norms)
 }
 
 /// The gradient of the rows before [`l2_normalize`], from its two results.
 pub fn l2_normalize_backward(y: &Tensor, norms: &Tensor, epsilon: f64, dy: &Tensor) -> Tensor {
     let mut dx = y.device().empty(y.shape());
-    on_cpu!(y, T => cpu_l2::backward(
+    on_device!(y, T => cpu_l2::backward(
         y.device().as_cpu(), T::slice(y), T::slice(norms), y.columns(), epsilon, T::slice(dy), T::slice_mut(&mut dx),
-    ));
+    ), cuda => gpu::l2_backward(cuda, y, norms, epsilon, dy, &mut dx));
     dx
 }
 
@@ -77,11 +96,11 @@ pub fn batch_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> (
     assert_eq!(x.columns(), weight.len(), "columns of a batch norm");
     let device = x.device();
     let mut y = device.empty(x.shape());
-    let (mut mean, mut variance) = (device.empty(&[weight.len()]), device.empty(&[weight.len()]));
-    on_cpu!(x, T => cpu_batch::forward(
-        device.as_cpu(), T::slice(x), T::slice(weight), T::slice(bias), epsilon,
+    let (mut mean, mut variance) = (device.empty_exact(&[weight.len()]), device.empty_exact(&[weight.len()]));
+    on_device!(x, T => cpu_batch::forward(
+        x.device().as_cpu(), T::slice(x), T::slice(weight), T::slice(bias), epsilon,
         T::slice_mut(&mut y), T::slice_mut(&mut mean), T::slice_mut(&mut variance),
-    ));
+    ), cuda => gpu::batch_forward(cuda, x, weight, bias, epsilon, [&mut y, &mut mean, &mut variance]));
     (y, BatchStatistics { mean, variance })
 }
 
@@ -96,29 +115,32 @@ pub fn batch_norm_backward(
     d_bias: &mut Tensor,
 ) -> Tensor {
     let mut dx = x.device().empty(x.shape());
-    on_cpu!(x, T => cpu_batch::backward(
+    on_device!(x, T => cpu_batch::backward(
         x.device().as_cpu(), T::slice(x), T::slice(&statistics.mean), T::slice(&statistics.variance), T::slice(weight),
         epsilon, T::slice(dy), T::slice_mut(&mut dx), T::slice_mut(d_weight), T::slice_mut(d_bias),
-    ));
+    ), cuda => {
+        let inputs = [x, &statistics.mean, &statistics.variance, weight, dy];
+        gpu::batch_backward(cuda, inputs, epsilon, [&mut dx, d_weight, d_bias]);
+    });
     dx
 }
 
 /// GELU of every element: for a layer whose pre-activations are normalised first.
 pub fn gelu(x: &Tensor) -> Tensor {
     let mut y = x.device().empty(x.shape());
-    on_cpu!(x, T => {
+    on_device!(x, T => {
         let (x_all, y_all) = (T::slice(x), T::slice_mut(&mut y));
         x.device().as_cpu().install(|| {
             let n = crate::cpu::ELEMENTS_PER_TASK;
             x_all.par_chunks(n).zip(y_all.par_chunks_mut(n)).for_each(|(x, y)| crate::cpu::gelu::gelu(x, y));
         });
-    });
+    }, cuda => gpu_linear::gelu(cuda, x, &mut y));
     y
 }
 
 /// Multiplies `dy` by gelu'(x) in place.
 pub fn gelu_backward(x: &Tensor, dy: &mut Tensor) {
-    on_cpu!(x, T => {
+    on_device!(x, T => {
         let (x_all, dy_all) = (T::slice(x), T::slice_mut(dy));
         x.device().as_cpu().install(|| {
             let n = crate::cpu::ELEMENTS_PER_TASK;
@@ -127,5 +149,5 @@ pub fn gelu_backward(x: &Tensor, dy: &mut Tensor) {
                 .zip(x_all.par_chunks(n))
                 .for_each(|(dy, x)| crate::cpu::gelu::multiply_by_derivative(dy, x));
         });
-    });
+    }, cuda => gpu_linear::gelu_backward(cuda, x, dy));
 }

@@ -2,7 +2,8 @@
 
 use rayon::prelude::*;
 
-use crate::cpu::{on_cpu, optimizer as cpu, reduce};
+use crate::cpu::{on_device, optimizer as cpu, reduce};
+use crate::cuda::optimizer as gpu;
 use crate::params::ParamSet;
 use crate::tensor::Tensor;
 
@@ -55,7 +56,7 @@ pub fn adamw_and_average(
     assert_eq!(updates.len(), student.len(), "one update for each parameter");
     let Some(any) = student.tensors().first() else { return };
     let device = any.device().clone();
-    on_cpu!(any, T => {
+    on_device!(any, T => {
         let slices = student.tensors_mut().iter_mut().zip(gradient.iter())
             .zip(first.tensors_mut().iter_mut().zip(second.tensors_mut()))
             .zip(teacher.tensors_mut().iter_mut().zip(updates))
@@ -69,24 +70,24 @@ pub fn adamw_and_average(
             })
             .collect();
         cpu::step(device.as_cpu(), slices, adam, momentum);
-    });
+    }, cuda => gpu::step(cuda, student, gradient, first, second, teacher, updates, adam, momentum));
 }
 
 /// Sum of squares of each tensor of a set.
 pub fn squared_norms(set: &ParamSet) -> Vec<f64> {
     let Some(any) = set.tensors().first() else { return Vec::new() };
-    on_cpu!(any, T => {
+    on_device!(any, T => {
         let slices: Vec<&[T]> = set.iter().map(T::slice).collect();
         reduce::squared_norms(any.device().as_cpu(), &slices)
-    })
+    }, cuda => gpu::squared_norms(cuda, set))
 }
 
 /// Sets every element of every tensor to zero.
 pub fn clear(tensors: &mut [Tensor]) {
     let Some(any) = tensors.first() else { return };
     let device = any.device().clone();
-    on_cpu!(any, T => {
+    on_device!(any, T => {
         let slices: Vec<&mut [T]> = tensors.iter_mut().flat_map(|t| T::slice_mut(t).chunks_mut(crate::cpu::ELEMENTS_PER_TASK)).collect();
         device.as_cpu().install(|| slices.into_par_iter().for_each(|s| s.fill(T::from_f64(0.0))));
-    });
+    }, cuda => gpu::clear(cuda, tensors));
 }

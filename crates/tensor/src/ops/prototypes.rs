@@ -3,7 +3,8 @@
 //! Logits are always `scale * raw + shift_k`, where raw = <w_k, y>: a temperature, and for each prototype the vMF
 //! log-normaliser less the centre. The shift is a vector of K, so no mode of the paper needs a pass of its own.
 
-use crate::cpu::{cross_entropy as cpu_ce, on_cpu, prototypes as cpu, reduce, softmax as cpu_softmax};
+use crate::cpu::{cross_entropy as cpu_ce, on_device, prototypes as cpu, reduce, softmax as cpu_softmax};
+use crate::cuda::prototypes as gpu;
 use crate::tensor::Tensor;
 
 /// Raw logits <w_k, y> [rows, K] and what their derivative needs.
@@ -20,11 +21,11 @@ pub fn prototype_logits(y: &Tensor, magnitude: &Tensor, direction: &Tensor) -> L
     let (count, dim) = (direction.rows(), direction.columns());
     assert_eq!((y.columns(), magnitude.len()), (dim, count), "embedding and prototypes");
     let device = y.device();
-    let (mut raw, mut inverse_norms) = (device.empty(&[y.rows(), count]), device.empty(&[count]));
-    on_cpu!(y, T => cpu::forward(
-        device.as_cpu(), T::slice(y), T::slice(magnitude), T::slice(direction), dim,
+    let (mut raw, mut inverse_norms) = (device.empty_exact(&[y.rows(), count]), device.empty_exact(&[count]));
+    on_device!(y, T => cpu::forward(
+        y.device().as_cpu(), T::slice(y), T::slice(magnitude), T::slice(direction), dim,
         T::slice_mut(&mut raw), T::slice_mut(&mut inverse_norms),
-    ));
+    ), cuda => gpu::logits(cuda, y, magnitude, direction, &mut raw, &mut inverse_norms));
     Logits { raw, inverse_norms }
 }
 
@@ -38,10 +39,12 @@ pub fn prototype_logits_backward(
     d_direction: &mut Tensor,
 ) -> Tensor {
     let mut dy = y.device().empty(y.shape());
-    on_cpu!(y, T => cpu::backward(
+    on_device!(y, T => cpu::backward(
         y.device().as_cpu(), T::slice(y), T::slice(magnitude), T::slice(direction), T::slice(&logits.inverse_norms),
         direction.columns(), T::slice_mut(&mut logits.raw), T::slice_mut(&mut dy),
         T::slice_mut(d_magnitude), T::slice_mut(d_direction),
+    ), cuda => gpu::logits_backward(
+        cuda, y, magnitude, direction, &logits.raw, &mut logits.inverse_norms, [&mut dy, d_magnitude, d_direction],
     ));
     dy
 }
@@ -49,84 +52,99 @@ pub fn prototype_logits_backward(
 /// Delta(|g_k| / tau), the vMF log-normaliser relative to kappa = 0, and its derivative by g_k.
 pub fn vmf_log_normalizer(magnitude: &Tensor, tau: f64, normalizer: &vmf::LogNormalizer<f64>) -> (Tensor, Tensor) {
     let device = magnitude.device();
-    let (mut value, mut slope) = (device.empty(&[magnitude.len()]), device.empty(&[magnitude.len()]));
-    on_cpu!(magnitude, T => {
+    let (mut value, mut slope) = (device.empty_exact(&[magnitude.len()]), device.empty_exact(&[magnitude.len()]));
+    on_device!(magnitude, T => {
         let g = T::slice(magnitude);
         for ((&g, value), slope) in g.iter().zip(T::slice_mut(&mut value)).zip(T::slice_mut(&mut slope)) {
             let kappa = g.to_f64().abs() / tau;
             *value = T::from_f64(normalizer.relative(kappa));
             *slope = T::from_f64(normalizer.slope(kappa) * g.to_f64().signum() / tau);
         }
-    });
+    }, cuda => gpu::vmf_log_normalizer(cuda, magnitude, tau, normalizer.nu(), &mut value, &mut slope));
     (value, slope)
 }
 
 /// softmax(scale raw + shift) of every row.
 pub fn softmax(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
-    let mut out = raw.device().empty(raw.shape());
+    let mut out = raw.device().empty_exact(raw.shape());
     assert_eq!(shift.len(), raw.columns(), "one shift for each prototype");
-    on_cpu!(raw, T => cpu_softmax::forward(raw.device().as_cpu(), T::slice(raw), scale, T::slice(shift), T::slice_mut(&mut out)));
+    on_device!(
+        raw,
+        T => cpu_softmax::forward(raw.device().as_cpu(), T::slice(raw), scale, T::slice(shift), T::slice_mut(&mut out)),
+        cuda => gpu::softmax(cuda, raw, scale, shift, &mut out),
+    );
     out
 }
 
 /// ln of the mean over rows of softmax(scale raw + shift), in the log domain: K values.
 pub fn log_mean_softmax(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
     assert_eq!(shift.len(), raw.columns(), "one shift for each prototype");
-    let mut out = raw.device().empty(&[raw.columns()]);
-    on_cpu!(raw, T => cpu_softmax::log_mean(raw.device().as_cpu(), T::slice(raw), scale, T::slice(shift), T::slice_mut(&mut out)));
+    let mut out = raw.device().empty_exact(&[raw.columns()]);
+    on_device!(
+        raw,
+        T => cpu_softmax::log_mean(raw.device().as_cpu(), T::slice(raw), scale, T::slice(shift), T::slice_mut(&mut out)),
+        cuda => gpu::log_mean_softmax(cuda, raw, scale, shift, &mut out),
+    );
     out
 }
 
 /// scale * (mean over rows of raw) + shift: K values.
 pub fn column_mean(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
     assert_eq!(shift.len(), raw.columns(), "one shift for each prototype");
-    let mut out = column_sums(raw);
     let factor = scale / raw.rows() as f64;
-    on_cpu!(raw, T => {
+    let mut out = raw.device().zeros_exact(&[raw.columns()]);
+    on_device!(raw, T => {
+        reduce::add_column_sums(raw.device().as_cpu(), T::slice(raw), raw.columns(), T::slice_mut(&mut out));
         for (o, &s) in T::slice_mut(&mut out).iter_mut().zip(T::slice(shift)) {
             *o = o.mul_add(T::from_f64(factor), s);
         }
-    });
+    }, cuda => gpu::scaled_column_sums(cuda, raw, factor, Some(shift), &mut out));
     out
 }
 
 /// Sums over rows: one for each column.
 pub fn column_sums(x: &Tensor) -> Tensor {
-    let mut out = x.device().zeros(&[x.columns()]);
-    on_cpu!(x, T => reduce::add_column_sums(x.device().as_cpu(), T::slice(x), x.columns(), T::slice_mut(&mut out)));
+    let mut out = x.device().zeros_exact(&[x.columns()]);
+    on_device!(
+        x,
+        T => reduce::add_column_sums(x.device().as_cpu(), T::slice(x), x.columns(), T::slice_mut(&mut out)),
+        cuda => gpu::scaled_column_sums(cuda, x, 1.0, None, &mut out),
+    );
     out
 }
 
 /// `value = momentum value + (1 - momentum) target`, with no element of the target below `floor` where one is given.
 pub fn move_towards(value: &mut Tensor, target: &Tensor, momentum: f64, floor: Option<f64>) {
     assert_eq!(value.len(), target.len(), "vectors of one length");
-    on_cpu!(target, T => {
+    on_device!(target, T => {
         let (m, rest) = (T::from_f64(momentum), T::from_f64(1.0 - momentum));
         let floor = floor.map_or(T::LOWEST, T::from_f64);
         for (v, &t) in T::slice_mut(value).iter_mut().zip(T::slice(target)) {
             // In this order a NaN is kept: a floor must not hide that the teacher broke.
             *v = m * *v + rest * floor.larger(t);
         }
-    });
+    }, cuda => gpu::move_towards(cuda, value, target, momentum, floor));
 }
 
 /// `a + factor b`.
 pub fn add_scaled(a: &Tensor, factor: f64, b: &Tensor) -> Tensor {
     let mut out = a.duplicate();
     assert_eq!(a.len(), b.len(), "vectors of one length");
-    on_cpu!(a, T => {
+    on_device!(a, T => {
         for (o, &b) in T::slice_mut(&mut out).iter_mut().zip(T::slice(b)) {
             *o = b.mul_add(T::from_f64(factor), *o);
         }
-    });
+    }, cuda => gpu::add_scaled(cuda, a, factor, b, &mut out));
     out
 }
 
 /// Entropy of each row of probabilities, and the column of its largest.
 pub fn row_summaries(probabilities: &Tensor) -> Vec<(f64, usize)> {
-    on_cpu!(probabilities, T => {
-        cpu_softmax::summaries(probabilities.device().as_cpu(), T::slice(probabilities), probabilities.columns())
-    })
+    on_device!(
+        probabilities,
+        T => cpu_softmax::summaries(probabilities.device().as_cpu(), T::slice(probabilities), probabilities.columns()),
+        cuda => gpu::row_summaries(cuda, probabilities),
+    )
 }
 
 /// Cross-entropy of student rows against teacher distributions, with its gradient.
@@ -142,28 +160,27 @@ pub fn cross_entropy(
     weight: f64,
 ) -> Vec<f64> {
     assert_eq!((raw.rows(), raw.columns()), (targets_of.len(), targets.columns()), "student rows and teacher columns");
-    let device = raw.device().clone();
-    on_cpu!(targets, T => cpu_ce::forward_backward(
-        device.as_cpu(), T::slice_mut(raw), scale, T::slice(shift), T::slice(targets), targets_of, weight,
-    ))
+    on_device!(targets, T => cpu_ce::forward_backward(
+        targets.device().as_cpu(), T::slice_mut(raw), scale, T::slice(shift), T::slice(targets), targets_of, weight,
+    ), cuda => gpu::cross_entropy(cuda, raw, scale, shift, targets, targets_of, weight))
 }
 
 /// `d_raw = scale d_logits` in place, and, where the shift depends on g, adds `slope_k sum_b d_logits_bk` to dg.
 pub fn add_scale_gradient(d_logits: &mut Tensor, scale: f64, shift_gradient: Option<(&Tensor, &mut Tensor)>) {
     if let Some((slope, dg)) = shift_gradient {
         let sums = column_sums(d_logits);
-        on_cpu!(sums, T => {
+        on_device!(sums, T => {
             for ((dg, &slope), &sum) in T::slice_mut(dg).iter_mut().zip(T::slice(slope)).zip(T::slice(&sums)) {
                 *dg = slope.mul_add(sum, *dg);
             }
-        });
+        }, cuda => gpu::add_products(cuda, slope, &sums, dg));
     }
     let device = d_logits.device().clone();
-    on_cpu!(d_logits, T => {
+    on_device!(d_logits, T => {
         let d = T::slice_mut(d_logits);
         device.as_cpu().install(|| {
             use rayon::prelude::*;
             d.par_chunks_mut(crate::cpu::ELEMENTS_PER_TASK).for_each(|d| d.iter_mut().for_each(|d| *d *= T::from_f64(scale)));
         });
-    });
+    }, cuda => gpu::scale(cuda, d_logits, scale));
 }

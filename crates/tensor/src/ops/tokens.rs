@@ -1,6 +1,7 @@
 //! From pixels to the packed tokens of a batch.
 
-use crate::cpu::{on_cpu, patchify as cpu_patchify, tokens as cpu};
+use crate::cpu::{on_device, patchify as cpu_patchify, tokens as cpu};
+use crate::cuda::{UploadedPixels, tokens as gpu};
 use crate::device::Device;
 use crate::rows::Rows;
 use crate::tensor::Tensor;
@@ -32,6 +33,15 @@ pub enum PixelData<'a> {
         /// Standard deviation of each channel.
         deviation: &'a [f32],
     },
+    /// The same, sent to the GPU beforehand with [`Device::upload_pixels`].
+    Uploaded {
+        /// `count * height * width * channels` levels, or more of which those are the first.
+        pixels: &'a UploadedPixels,
+        /// Mean of each channel.
+        mean: &'a [f32],
+        /// Standard deviation of each channel.
+        deviation: &'a [f32],
+    },
     /// Values ready for the network, channel by channel (CHW).
     Values(&'a [f64]),
 }
@@ -49,6 +59,10 @@ impl Pixels<'_> {
                 assert_eq!(pixels.len(), needed, "bytes of the images");
                 assert_eq!((mean.len(), deviation.len()), (self.channels, self.channels), "one mean for each channel");
             }
+            PixelData::Uploaded { pixels, mean, deviation } => {
+                assert!(pixels.len() >= needed, "bytes of the images");
+                assert_eq!((mean.len(), deviation.len()), (self.channels, self.channels), "one mean for each channel");
+            }
             PixelData::Values(values) => assert_eq!(values.len(), needed, "values of the images"),
         }
     }
@@ -61,7 +75,11 @@ pub fn patchify(device: &Device, groups: &[Pixels<'_>], patch: usize) -> Tensor 
     assert!(groups.iter().all(|g| g.channels == channels), "images of one batch have the same channels");
     let patches = groups.iter().map(|g| g.count * g.patches(patch)).sum();
     let mut out = device.empty(&[patches, channels * patch * patch]);
-    on_cpu!(out, T => cpu_patchify::forward(device.as_cpu(), groups, patch, T::slice_mut(&mut out)));
+    on_device!(
+        out,
+        T => cpu_patchify::forward(device.as_cpu(), groups, patch, T::slice_mut(&mut out)),
+        cuda => gpu::patchify(cuda, groups, patch, &mut out),
+    );
     out
 }
 
@@ -74,6 +92,8 @@ pub struct Grid {
     height: usize,
     width: usize,
     learnt_width: usize,
+    /// Whether the learnt embeddings are taken as they are.
+    is_learnt: bool,
     /// For each row and each column of the grid: the learnt rows and columns it mixes, and their weights.
     rows: Vec<Taps>,
     columns: Vec<Taps>,
@@ -84,13 +104,25 @@ impl Grid {
     /// coordinates uses the scale (n + 0.1) / learnt, the kernel has a = -0.75, and edges are repeated.
     pub fn new((height, width): (usize, usize), learnt: (usize, usize)) -> Self {
         let identity = |n: usize, _: usize| (0..n).map(|i| vec![(i, 1.0)]).collect();
-        let axis = if (height, width) == learnt { identity } else { bicubic_axis };
-        Self { height, width, learnt_width: learnt.1, rows: axis(height, learnt.0), columns: axis(width, learnt.1) }
+        let is_learnt = (height, width) == learnt;
+        let axis = if is_learnt { identity } else { bicubic_axis };
+        Self {
+            height,
+            width,
+            learnt_width: learnt.1,
+            is_learnt,
+            rows: axis(height, learnt.0),
+            columns: axis(width, learnt.1),
+        }
     }
 
     /// Number of patches.
     pub fn patches(&self) -> usize {
         self.height * self.width
+    }
+
+    pub(crate) fn is_learnt(&self) -> bool {
+        self.is_learnt
     }
 
     /// The learnt positions that make up position `patch`, with their weights.
@@ -151,9 +183,9 @@ impl TokenLayout {
 pub fn assemble_tokens(layout: &TokenLayout, patches: &Tensor, class: &Tensor, position: &Tensor) -> Tensor {
     let dim = class.len();
     let mut x = patches.device().empty(&[layout.rows().count(), dim]);
-    on_cpu!(patches, T => cpu::assemble(
+    on_device!(patches, T => cpu::assemble(
         patches.device().as_cpu(), layout, T::slice(patches), T::slice(class), T::slice(position), T::slice_mut(&mut x),
-    ));
+    ), cuda => gpu::assemble(cuda, layout, patches, class, position, &mut x));
     x
 }
 
@@ -167,9 +199,9 @@ pub fn assemble_tokens_backward(
     let dim = d_class.len();
     let rows = layout.rows();
     let mut d_patches = dx.device().empty(&[rows.count() - rows.segments(), dim]);
-    on_cpu!(dx, T => cpu::assemble_backward(
+    on_device!(dx, T => cpu::assemble_backward(
         dx.device().as_cpu(), layout, T::slice(dx), T::slice_mut(&mut d_patches), T::slice_mut(d_class), T::slice_mut(d_position),
-    ));
+    ), cuda => gpu::assemble_backward(cuda, layout, dx, [&mut d_patches, d_class, d_position]));
     d_patches
 }
 

@@ -3,7 +3,7 @@
 use tensor::ops::Affine;
 use tensor::{Device, Rows, Tensor, ops};
 
-use crate::{Operation, Outputs, normal};
+use crate::{Operation, Outputs, exact, normal, values};
 
 pub(crate) fn operations() -> Vec<Operation> {
     vec![
@@ -16,6 +16,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         Operation { name: "gelu", tolerance: 5e-7, run: gelu },
         Operation { name: "l2 normalize", tolerance: 5e-7, run: l2_normalize },
         Operation { name: "attention", tolerance: 2e-6, run: attention },
+        Operation { name: "attention of other shapes", tolerance: 2e-6, run: other_attention },
         Operation { name: "class attention", tolerance: 1e-6, run: class_attention },
     ]
 }
@@ -31,20 +32,20 @@ fn kept() -> Rows {
     segments().keep(&flags)
 }
 
-/// A weight whose products keep the size of their input.
+/// A weight whose products keep the size of their input; scaled by a power of two, so that it stays exact.
 fn weight(d: &Device, seed: u64, outputs: usize, inputs: usize) -> Tensor {
-    let scale = 1.0 / (inputs as f32).sqrt();
-    let values: Vec<f32> = normal(d, seed, &[outputs, inputs]).to_f32().iter().map(|w| w * scale).collect();
-    d.from_f32(&[outputs, inputs], &values)
+    let scale = 1.0 / (inputs as f64).sqrt().log2().round().exp2();
+    let values: Vec<f64> = values(seed, &[outputs, inputs]).iter().map(|w| w * scale).collect();
+    d.exact_from_f64(&[outputs, inputs], &values)
 }
 
 fn linear(d: &Device) -> Outputs {
-    let (x, w, b) = (normal(d, 1, &[1500, 192]), weight(d, 2, 576, 192), normal(d, 3, &[576]));
+    let (x, w, b) = (normal(d, 1, &[1500, 192]), weight(d, 2, 576, 192), exact(d, 3, &[576]));
     let all = Affine::new(&w, &b);
     let part = all.clone().part(192..576);
     let (y, y_part) = (ops::linear(&x, &all), ops::linear(&x, &part));
-    let (dx, dx_part) = (ops::linear_backward_input(&y, &all, None), ops::linear_backward_input(&y_part, &part, None));
-    let (mut dw, mut db) = (d.zeros(&[576, 192]), d.zeros(&[576]));
+    let (dx, dx_part) = (ops::linear_backward_input(&y, &all), ops::linear_backward_input(&y_part, &part));
+    let (mut dw, mut db) = (d.zeros_exact(&[576, 192]), d.zeros_exact(&[576]));
     ops::linear_backward_weight(&x, &y, 0..576, &mut dw, &mut db);
     ops::linear_backward_weight(&x, &y_part, 192..576, &mut dw, &mut db);
     vec![
@@ -58,12 +59,12 @@ fn linear(d: &Device) -> Outputs {
 }
 
 fn thin_linear(d: &Device) -> Outputs {
-    let (x, w, b) = (normal(d, 1, &[1, 2048]), weight(d, 2, 700, 2048), normal(d, 3, &[700]));
+    let (x, w, b) = (normal(d, 1, &[1, 2048]), weight(d, 2, 700, 2048), exact(d, 3, &[700]));
     let y = ops::linear(&x, &Affine::new(&w, &b));
-    let dx = ops::linear_backward_input(&y, &Affine::new(&w, &b), None);
-    let (tall, w1, b1) = (normal(d, 4, &[1500, 400]), weight(d, 5, 1, 400), normal(d, 6, &[1]));
+    let dx = ops::linear_backward_input(&y, &Affine::new(&w, &b));
+    let (tall, w1, b1) = (normal(d, 4, &[1500, 400]), weight(d, 5, 1, 400), exact(d, 6, &[1]));
     let y1 = ops::linear(&tall, &Affine::new(&w1, &b1));
-    let (mut dw1, mut db1) = (d.zeros(&[1, 400]), d.zeros(&[1]));
+    let (mut dw1, mut db1) = (d.zeros_exact(&[1, 400]), d.zeros_exact(&[1]));
     ops::linear_backward_weight(&tall, &y1, 0..1, &mut dw1, &mut db1);
     vec![
         ("y of one row", y.to_f64()),
@@ -75,17 +76,19 @@ fn thin_linear(d: &Device) -> Outputs {
 }
 
 fn mlp(d: &Device) -> Outputs {
-    let (x, w1, b1) = (normal(d, 1, &[1500, 96]), weight(d, 2, 384, 96), normal(d, 3, &[384]));
-    let (w2, b2, dy) = (weight(d, 4, 96, 384), normal(d, 5, &[96]), normal(d, 6, &[1500, 96]));
-    let (pre, hidden) = ops::linear_gelu(&x, &Affine::new(&w1, &b1));
+    let (x, w1, b1) = (normal(d, 1, &[1500, 96]), weight(d, 2, 384, 96), exact(d, 3, &[384]));
+    let (w2, b2, dy) = (weight(d, 4, 96, 384), exact(d, 5, &[96]), normal(d, 6, &[1500, 96]));
+    let (hidden, mut saved) = ops::linear_gelu(&x, &Affine::new(&w1, &b1));
     let hidden_only = ops::linear_gelu_only(&x, &Affine::new(&w1, &b1));
     let y = ops::linear(&hidden, &Affine::new(&w2, &b2));
-    let d_pre = ops::linear_backward_input(&dy, &Affine::new(&w2, &b2), Some(&pre));
-    let (mut dw, mut db) = (d.zeros(&[384, 96]), d.zeros(&[384]));
+    let hidden_values = hidden.to_f64();
+    saved.keep(hidden);
+    let (d_pre, again) = ops::linear_backward_through_gelu(&dy, &Affine::new(&w2, &b2), saved);
+    let (mut dw, mut db) = (d.zeros_exact(&[384, 96]), d.zeros_exact(&[384]));
     ops::linear_backward_weight(&x, &d_pre, 0..384, &mut dw, &mut db);
     vec![
-        ("pre", pre.to_f64()),
-        ("hidden", hidden.to_f64()),
+        ("hidden", hidden_values),
+        ("hidden again", again.to_f64()),
         ("hidden only", hidden_only.to_f64()),
         ("y", y.to_f64()),
         ("d_pre", d_pre.to_f64()),
@@ -97,7 +100,7 @@ fn mlp(d: &Device) -> Outputs {
 fn residual(d: &Device) -> Outputs {
     let rows = kept();
     let (stream, x) = (normal(d, 1, &[1500, 96]), normal(d, 2, &[rows.count(), 64]));
-    let (w, b) = (weight(d, 3, 96, 64), normal(d, 4, &[96]));
+    let (w, b) = (weight(d, 3, 96, 64), exact(d, 4, &[96]));
     let y = ops::linear_residual(&stream, &rows, 1.25, &x, &Affine::new(&w, &b));
     let gathered = ops::gather(&y, &rows, 0.8);
     let mut scattered = stream.duplicate();
@@ -107,24 +110,26 @@ fn residual(d: &Device) -> Outputs {
 
 fn layer_norm(d: &Device) -> Outputs {
     let mut outputs = Vec::new();
-    for (rows, names) in
-        [(segments(), ["y", "dx", "dw", "db"]), (kept(), ["y of kept", "dx of kept", "dw of kept", "db of kept"])]
-    {
-        let (x, w, b) = (normal(d, 1, &[1500, 192]), normal(d, 2, &[192]), normal(d, 3, &[192]));
+    for (rows, names) in [
+        (segments(), ["y", "y again", "dx", "dw", "db"]),
+        (kept(), ["y of kept", "y of kept again", "dx of kept", "dw of kept", "db of kept"]),
+    ] {
+        let (x, w, b) = (normal(d, 1, &[1500, 192]), exact(d, 2, &[192]), exact(d, 3, &[192]));
         let dy = normal(d, 4, &[rows.count(), 192]);
-        let (y, statistics) = ops::layer_norm(&x, &rows, &w, &b, 1e-6);
-        let (mut dx, mut dw, mut db) = (normal(d, 5, &[1500, 192]), d.zeros(&[192]), d.zeros(&[192]));
-        ops::layer_norm_backward(&x, &rows, &statistics, &w, &dy, &mut dx, &mut dw, &mut db);
-        outputs.extend(names.into_iter().zip([y, dx, dw, db].map(|t| t.to_f64())));
+        let (y, mut statistics) = ops::layer_norm(&x, &rows, &w, &b, 1e-6);
+        statistics.keep(y.duplicate());
+        let (mut dx, mut dw, mut db) = (normal(d, 5, &[1500, 192]), d.zeros_exact(&[192]), d.zeros_exact(&[192]));
+        let again = ops::layer_norm_backward(&x, &rows, statistics, (&w, &b), &dy, &mut dx, &mut dw, &mut db);
+        outputs.extend(names.into_iter().zip([y, again.unwrap(), dx, dw, db].map(|t| t.to_f64())));
     }
     outputs
 }
 
 fn batch_norm(d: &Device) -> Outputs {
-    let (x, w, b) = (normal(d, 1, &[1500, 130]), normal(d, 2, &[130]), normal(d, 3, &[130]));
+    let (x, w, b) = (normal(d, 1, &[1500, 130]), exact(d, 2, &[130]), exact(d, 3, &[130]));
     let dy = normal(d, 4, &[1500, 130]);
     let (y, statistics) = ops::batch_norm(&x, &w, &b, 1e-5);
-    let (mut dw, mut db) = (d.zeros(&[130]), d.zeros(&[130]));
+    let (mut dw, mut db) = (d.zeros_exact(&[130]), d.zeros_exact(&[130]));
     let dx = ops::batch_norm_backward(&x, &statistics, &w, 1e-5, &dy, &mut dw, &mut db);
     vec![
         ("y", y.to_f64()),
@@ -151,7 +156,21 @@ fn l2_normalize(d: &Device) -> Outputs {
 }
 
 fn attention(d: &Device) -> Outputs {
-    let (rows, heads, dim) = (Rows::all([50, 37, 197, 1, 37, 197]), 3, 192);
+    attention_of(d, Rows::all([50, 37, 197, 1, 37, 197]), 3, 192)
+}
+
+/// Lengths around the edges of a kernel's tiles, and a head that is not 64 wide.
+fn other_attention(d: &Device) -> Outputs {
+    let mut outputs =
+        attention_of(d, Rows::all([1, 2, 15, 16, 17, 31, 48, 49, 63, 64, 65, 128, 208, 209, 256, 257, 785]), 1, 64);
+    let narrow = attention_of(d, Rows::all([5, 37, 70]), 4, 48);
+    outputs.extend(
+        narrow.into_iter().zip(["out of narrow heads", "d_qkv of narrow heads"]).map(|((_, v), name)| (name, v)),
+    );
+    outputs
+}
+
+fn attention_of(d: &Device, rows: Rows, heads: usize, dim: usize) -> Outputs {
     let (qkv, d_out) = (normal(d, 1, &[rows.count(), 3 * dim]), normal(d, 2, &[rows.count(), dim]));
     let attended = ops::attention(&qkv, &rows, heads);
     let d_qkv = ops::attention_backward(&qkv, &rows, heads, &attended, &d_out);

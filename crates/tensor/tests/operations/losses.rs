@@ -2,7 +2,7 @@
 
 use tensor::{Device, Tensor, ops};
 
-use crate::{Operation, Outputs, normal};
+use crate::{Operation, Outputs, exact, normal, values};
 
 const ROWS: usize = 300;
 const PROTOTYPES: usize = 3000;
@@ -20,16 +20,16 @@ pub(crate) fn operations() -> Vec<Operation> {
 /// Embeddings on the sphere, magnitudes around one, directions.
 fn head(d: &Device) -> (Tensor, Tensor, Tensor) {
     let (y, _) = ops::l2_normalize(&normal(d, 1, &[ROWS, DIM]), 1e-12);
-    let magnitudes: Vec<f32> = normal(d, 2, &[PROTOTYPES]).to_f32().iter().map(|n| 1.0 + 0.25 * n).collect();
-    (y, d.from_f32(&[PROTOTYPES, 1], &magnitudes), normal(d, 3, &[PROTOTYPES, DIM]))
+    let magnitudes: Vec<f64> = values(2, &[PROTOTYPES]).iter().map(|n| 1.0 + 0.25 * n).collect();
+    (y, d.exact_from_f64(&[PROTOTYPES, 1], &magnitudes), exact(d, 3, &[PROTOTYPES, DIM]))
 }
 
 fn prototypes(d: &Device) -> Outputs {
     let (y, g, v) = head(d);
     let mut logits = ops::prototype_logits(&y, &g, &v);
     let raw = logits.raw.to_f64();
-    logits.raw.copy_from(&normal(d, 4, &[ROWS, PROTOTYPES]));
-    let (mut dg, mut dv) = (d.zeros(&[PROTOTYPES, 1]), d.zeros(&[PROTOTYPES, DIM]));
+    logits.raw.copy_from(&exact(d, 4, &[ROWS, PROTOTYPES]));
+    let (mut dg, mut dv) = (d.zeros_exact(&[PROTOTYPES, 1]), d.zeros_exact(&[PROTOTYPES, DIM]));
     let dy = ops::prototype_logits_backward(&y, &g, &v, logits, &mut dg, &mut dv);
     vec![("raw", raw), ("dy", dy.to_f64()), ("dg", dg.to_f64()), ("dv", dv.to_f64())]
 }
@@ -50,7 +50,7 @@ fn teacher(d: &Device) -> Outputs {
     let p = probabilities.to_f64();
     let largest = best.iter().enumerate().map(|(r, k)| p[r * PROTOTYPES + k]).collect();
     let centre = ops::log_mean_softmax(&raw, scale, &shift);
-    let mut moved = normal(d, 5, &[PROTOTYPES]);
+    let mut moved = exact(d, 5, &[PROTOTYPES]);
     ops::move_towards(&mut moved, &centre, 0.9, Some(-9.0));
     vec![
         ("probabilities", p),
@@ -68,14 +68,14 @@ fn cross_entropy(d: &Device) -> Outputs {
     let (y, g, v) = head(d);
     let (scale, normalizer) = (1.0 / 0.1, vmf::LogNormalizer::<f64>::new(DIM).unwrap());
     let (shift, slope) = ops::vmf_log_normalizer(&g, 0.1, &normalizer);
-    let targets = ops::softmax(&normal(d, 6, &[40, PROTOTYPES]), 3.0, &d.zeros(&[PROTOTYPES]));
+    let targets = ops::softmax(&exact(d, 6, &[40, PROTOTYPES]), 3.0, &d.zeros_exact(&[PROTOTYPES]));
     // Rows of global crops meet one target, rows of local crops two.
     let targets_of: Vec<Vec<usize>> =
         (0..ROWS).map(|r| if r < 40 { vec![39 - r] } else { vec![r % 20, 20 + r % 20] }).collect();
     let mut raw = ops::prototype_logits(&y, &g, &v).raw;
     let losses = ops::cross_entropy(&mut raw, scale, &shift, &targets, &targets_of, 1.0 / 560.0);
     let gradient = raw.to_f64();
-    let mut dg = d.zeros(&[PROTOTYPES, 1]);
+    let mut dg = d.zeros_exact(&[PROTOTYPES, 1]);
     ops::add_scale_gradient(&mut raw, scale, Some((&slope, &mut dg)));
     vec![("losses", losses), ("gradient", gradient), ("d_raw", raw.to_f64()), ("dg", dg.to_f64())]
 }

@@ -3,7 +3,7 @@
 use tensor::ops::{AdamW, ParameterUpdate};
 use tensor::{Device, ParamSet, ops};
 
-use crate::{Operation, Outputs, normal};
+use crate::{Operation, Outputs, exact};
 
 pub(crate) fn operations() -> Vec<Operation> {
     vec![Operation { name: "adamw and average", tolerance: 1e-6, run: adamw }]
@@ -14,7 +14,7 @@ fn adamw(d: &Device) -> Outputs {
     let parameters = |seed: u64| {
         let mut set = ParamSet::zeros(d, shapes);
         for (i, t) in set.tensors_mut().iter_mut().enumerate() {
-            t.copy_from(&normal(d, seed + i as u64, shapes[i]));
+            t.copy_from(&exact(d, seed + i as u64, shapes[i]));
         }
         set
     };

@@ -3,7 +3,7 @@
 use tensor::ops::{Grid, PixelData, Pixels, TokenLayout};
 use tensor::{Device, ops};
 
-use crate::{Operation, Outputs, normal};
+use crate::{Operation, Outputs, exact, normal, values};
 
 pub(crate) fn operations() -> Vec<Operation> {
     vec![
@@ -14,7 +14,7 @@ pub(crate) fn operations() -> Vec<Operation> {
 
 fn patchify(d: &Device) -> Outputs {
     let bytes: Vec<u8> = (0..3 * 50 * 40 * 3u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let values: Vec<f64> = normal(d, 1, &[2, 3, 33, 33]).to_f64();
+    let values = values(1, &[2, 3, 33, 33]);
     let (mean, deviation) = (&[0.485f32, 0.456, 0.406][..], &[0.229f32, 0.224, 0.225][..]);
     let groups = [
         Pixels {
@@ -38,10 +38,10 @@ fn assemble(d: &Device) -> Outputs {
     ]);
     let (rows, dim) = (layout.rows(), 48);
     let patches = normal(d, 1, &[rows.count() - rows.segments(), dim]);
-    let (class, position) = (normal(d, 2, &[1, 1, dim]), normal(d, 3, &[1, 197, dim]));
+    let (class, position) = (exact(d, 2, &[1, 1, dim]), exact(d, 3, &[1, 197, dim]));
     let x = ops::assemble_tokens(&layout, &patches, &class, &position);
     let dx = normal(d, 4, &[rows.count(), dim]);
-    let (mut d_class, mut d_position) = (d.zeros(&[1, 1, dim]), d.zeros(&[1, 197, dim]));
+    let (mut d_class, mut d_position) = (d.zeros_exact(&[1, 1, dim]), d.zeros_exact(&[1, 197, dim]));
     let d_patches = ops::assemble_tokens_backward(&layout, &dx, &mut d_class, &mut d_position);
     vec![
         ("x", x.to_f64()),

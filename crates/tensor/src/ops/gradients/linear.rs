@@ -13,7 +13,7 @@ fn layer_gradients(
     dy: &Tensor,
 ) -> [Tensor; 3] {
     let affine = ops::Affine::new(weight, bias).part(part.clone());
-    let dx = ops::linear_backward_input(dy, &affine, None);
+    let dx = ops::linear_backward_input(dy, &affine);
     let (mut dw, mut db) = (held(weight), held(bias));
     ops::linear_backward_weight(x, dy, part, &mut dw, &mut db);
     [dx, dw, db]
@@ -63,12 +63,12 @@ fn an_mlp_differentiates_through_its_gelu() {
     check(
         inputs,
         |t| {
-            let (_, hidden) = ops::linear_gelu(&t[0], &ops::Affine::new(&t[1], &t[2]));
+            let (hidden, _) = ops::linear_gelu(&t[0], &ops::Affine::new(&t[1], &t[2]));
             ops::linear(&hidden, &ops::Affine::new(&t[3], &t[4]))
         },
         |t, dy| {
-            let (pre, hidden) = ops::linear_gelu(&t[0], &ops::Affine::new(&t[1], &t[2]));
-            let d_pre = ops::linear_backward_input(dy, &ops::Affine::new(&t[3], &t[4]), Some(&pre));
+            let (_, saved) = ops::linear_gelu(&t[0], &ops::Affine::new(&t[1], &t[2]));
+            let (d_pre, hidden) = ops::linear_backward_through_gelu(dy, &ops::Affine::new(&t[3], &t[4]), saved);
             let [_, dw2, db2] = layer_gradients(&hidden, &t[3], &t[4], 0..5, dy);
             let [dx, dw1, db1] = layer_gradients(&t[0], &t[1], &t[2], 0..9, &d_pre);
             vec![Returned(dx), Added(dw1), Added(db1), Added(dw2), Added(db2)]

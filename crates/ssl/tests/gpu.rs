@@ -1,0 +1,187 @@
+//! Whole networks on a GPU beside the same in double precision on the CPU. Runs where `DINO_VMF_TEST_GPU` is set
+//! (`tools/gpu-test`), and is skipped elsewhere.
+
+use model::{Arch, DropPath, HeadConfig, VitConfig};
+use random::{Key, Purpose};
+use ssl::learner::{Learner, LearnerOptions};
+use ssl::loss::LossOptions;
+use ssl::optimizer::OptimizerOptions;
+use ssl::recipe::{Centering, Prototypes};
+use ssl::schedule::StepValues;
+use tensor::ops::{AdamW, PixelData, Pixels};
+use tensor::{CpuOptions, CudaOptions, CudaPrecision, Device, Precision};
+
+const BATCH: usize = 6;
+const LOCALS: usize = 3;
+
+fn gpu(precision: CudaPrecision) -> Option<Device> {
+    if std::env::var_os("DINO_VMF_TEST_GPU").is_none() {
+        eprintln!("skipped: DINO_VMF_TEST_GPU is not set");
+        return None;
+    }
+    Some(Device::cuda(CudaOptions { index: 0, precision }).unwrap())
+}
+
+fn cpu() -> Device {
+    Device::cpu(CpuOptions { threads: None, precision: Precision::F64 }).unwrap()
+}
+
+fn learner(device: &Device, prototypes: Prototypes, centering: Centering, batch_norm: bool) -> Learner {
+    let vit = VitConfig::new(Arch::Tiny, 16, (64, 64), 3).unwrap();
+    let head = HeadConfig { inputs: vit.dim, hidden: 128, bottleneck: 64, prototypes: 300, layers: 3, batch_norm };
+    let loss =
+        LossOptions { prototypes, centering, student_temperature: 0.1, center_momentum: 0.9, center_floor: None };
+    let optimizer = OptimizerOptions {
+        adam: AdamW::default(),
+        clip: 3.0,
+        train_magnitude: prototypes != Prototypes::L2,
+        decay_magnitude: true,
+    };
+    Learner::new(device, LearnerOptions { vit, head, loss, optimizer, seed: 5, checkpoint_activations: false }).unwrap()
+}
+
+/// Images of random boxes, so that there is something to learn.
+fn images(seed: u64, count: usize, side: usize) -> Vec<u8> {
+    let mut pixels = vec![0; count * side * side * 3];
+    for (i, image) in pixels.chunks_mut(side * side * 3).enumerate() {
+        let mut stream = Key::new(seed, Purpose::Bench).sample((i % BATCH) as u64).stream();
+        let mut draw = |below: usize| (stream.uniform() * below as f64) as usize;
+        for _ in 0..6 {
+            let (x, y, w, h) = (draw(side), draw(side), 4 + draw(side / 2), 4 + draw(side / 2));
+            let color = [draw(256) as u8, draw(256) as u8, draw(256) as u8];
+            for row in y..(y + h).min(side) {
+                for column in x..(x + w).min(side) {
+                    image[(row * side + column) * 3..][..3].copy_from_slice(&color);
+                }
+            }
+        }
+        // Views of one image are alike, not the same.
+        image.iter_mut().for_each(|p| *p = p.wrapping_add((i / BATCH) as u8));
+    }
+    pixels
+}
+
+/// The losses and gradient norms of some steps.
+fn train(learner: &mut Learner, steps: usize, lr: f64) -> Vec<(f64, f64)> {
+    let depth = learner.vit().config().depth;
+    (0..steps)
+        .map(|step| {
+            let (globals, locals) = (images(step as u64, 2 * BATCH, 64), images(step as u64, LOCALS * BATCH, 32));
+            let (mean, deviation) = (&[0.5f32; 3][..], &[0.25f32; 3][..]);
+            let group = |count, side, pixels| Pixels {
+                count,
+                height: side,
+                width: side,
+                channels: 3,
+                data: PixelData::Bytes { pixels, mean, deviation },
+            };
+            let views = [group(2 * BATCH, 64, &globals[..]), group(LOCALS * BATCH, 32, &locals[..])];
+            let segments = (2 + LOCALS) * BATCH;
+            let keys = (0..segments).map(|s| Key::new(0, Purpose::DropPath).epoch(step as u64).sample(s as u64));
+            let drop_path = DropPath::draw(0.1, depth, keys);
+            let values = StepValues {
+                epoch: 1,
+                lr,
+                weight_decay: 0.04,
+                momentum: 0.99,
+                teacher_temperature: 0.04,
+                last_layer_frozen: false,
+            };
+            let report = learner.step(&views, BATCH, Some(&drop_path), &values).unwrap();
+            (report.loss.loss, report.gradient.norm)
+        })
+        .collect()
+}
+
+const MODES: [(Prototypes, Centering, bool); 4] = [
+    (Prototypes::None, Centering::Logit, false),
+    (Prototypes::Vmf, Centering::Probability, false),
+    (Prototypes::Vmf, Centering::Logit, true),
+    (Prototypes::L2, Centering::Probability, true),
+];
+
+/// How far a run may be from the same in double precision: losses and norms of gradients relative to their size, mean
+/// gradients of single tensors relative to their norm.
+struct Allowed {
+    first_loss: f64,
+    first_norm: f64,
+    first_gradients: f64,
+    /// After the first update, which divides a gradient by its own size: where it is nearly zero, noise takes a whole step.
+    later_loss: f64,
+    later_norm: f64,
+}
+
+/// The first gradient of every parameter and the losses of a few steps, in several modes.
+#[track_caller]
+fn follows(precision: CudaPrecision, allowed: &Allowed) {
+    let Some(device) = gpu(precision) else { return };
+    for (prototypes, centering, batch_norm) in MODES {
+        let mode = format!("{prototypes:?} {centering:?} batch norm {batch_norm}");
+        let (mut ours, mut reference) =
+            (learner(&device, prototypes, centering, batch_norm), learner(&cpu(), prototypes, centering, batch_norm));
+        let check = |step: usize, got: &[(f64, f64)], want: &[(f64, f64)], loss_off: f64, norm_off: f64| {
+            for (i, (got, want)) in got.iter().zip(want).enumerate() {
+                let (loss, norm) = ((got.0 - want.0).abs() / want.0, (got.1 - want.1).abs() / want.1);
+                println!("{mode}, step {}: loss off by {loss:.1e}, gradient norm by {norm:.1e}", step + i);
+                assert!(loss < loss_off && norm < norm_off, "{mode}, step {}: {got:?} is not {want:?}", step + i);
+            }
+        };
+        let (got, want) = (train(&mut ours, 1, 1e-4), train(&mut reference, 1, 1e-4));
+        check(0, &got, &want, allowed.first_loss, allowed.first_norm);
+        // Some gradients are zero by a symmetry, and what is left of them is rounding: of the norm of all of them a
+        // thousandth counts as nothing.
+        let least = (1e-3 * want[0].1 * 0.1).powi(2);
+        let mut worst = 0.0f64;
+        for (i, spec) in ours.layout().specs().iter().enumerate() {
+            let id = tensor::ParamId(i);
+            let (got, want) = (ours.optimizer.first[id].to_f64(), reference.optimizer.first[id].to_f64());
+            let difference: f64 = got.iter().zip(&want).map(|(g, w)| (g - w).powi(2)).sum();
+            let size: f64 = want.iter().map(|w| w * w).sum();
+            let off = (difference / size.max(least)).sqrt();
+            worst = worst.max(off);
+            assert!(off < allowed.first_gradients, "{mode}: the gradient of {} is off by {off:.1e}", spec.name);
+        }
+        println!("{mode}: gradients off by at most {worst:.1e}");
+        let (got, want) = (train(&mut ours, 3, 1e-4), train(&mut reference, 3, 1e-4));
+        check(1, &got, &want, allowed.later_loss, allowed.later_norm);
+    }
+}
+
+#[test]
+fn a_gpu_in_single_precision_trains_as_the_cpu_does() {
+    let allowed =
+        Allowed { first_loss: 1e-6, first_norm: 1e-5, first_gradients: 1e-4, later_loss: 1e-4, later_norm: 2e-3 };
+    follows(CudaPrecision::F32, &allowed);
+}
+
+#[test]
+fn a_gpu_in_bfloat16_trains_as_the_cpu_does() {
+    // Batch norm over the thirty rows of this batch makes rounding ten times larger, in single precision too.
+    let allowed =
+        Allowed { first_loss: 2e-3, first_norm: 3e-2, first_gradients: 0.3, later_loss: 2e-2, later_norm: 0.1 };
+    follows(CudaPrecision::Bf16, &allowed);
+}
+
+/// A longer run: the curve of losses stays beside the CPU's.
+#[test]
+fn a_gpu_follows_the_loss_curve_of_the_cpu() {
+    let Some(device) = gpu(CudaPrecision::Bf16) else { return };
+    let (mut ours, mut reference) = (
+        learner(&device, Prototypes::Vmf, Centering::Probability, false),
+        learner(&cpu(), Prototypes::Vmf, Centering::Probability, false),
+    );
+    let (got, want) = (train(&mut ours, 60, 5e-4), train(&mut reference, 60, 5e-4));
+    let mean = |losses: &[(f64, f64)]| losses.iter().map(|l| l.0).sum::<f64>() / losses.len() as f64;
+    for (i, (got, want)) in got.chunks(10).zip(want.chunks(10)).enumerate() {
+        let (got, want) = (mean(got), mean(want));
+        println!("steps {}..{}: {got:.4} on the GPU, {want:.4} on the CPU", 10 * i, 10 * i + 10);
+        assert!((got - want).abs() < 0.03 * want, "steps from {}: {got} is not near {want}", 10 * i);
+    }
+}
+
+#[test]
+fn a_gpu_trains_to_the_same_bits_twice() {
+    let Some(device) = gpu(CudaPrecision::Bf16) else { return };
+    let run = || train(&mut learner(&device, Prototypes::Vmf, Centering::Probability, true), 10, 5e-4);
+    assert_eq!(run(), run());
+}

@@ -1,0 +1,79 @@
+// Rows between a packed matrix and a compact one. source_of[r] is the packed row of compact row r; compact_of[r] is the
+// compact row of packed row r, or -1. A null map is the identity.
+//
+// Columns are taken eight at a time where the width allows (`by_8`), else one at a time.
+
+__device__ __forceinline__ i64 mapped(const int* map, i64 row) { return map ? map[row] : row; }
+
+// Which rows a residual branch has, as flags: out = stream + scale (branch + bias) there, stream elsewhere.
+template <int WIDTH>
+__device__ void add_branch(const act* stream, const act* branch, const float* bias, const int* compact_of, i64 rows,
+                           int dim, float scale, act* out) {
+    int per_row = dim / WIDTH;
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= rows * per_row) return;
+    i64 row = i / per_row;
+    int c = (int)(i - row * per_row) * WIDTH;
+    i64 compact = mapped(compact_of, row);
+    float x[8], b[8], d[8];
+    if (WIDTH == 8) {
+        load8(stream + row * dim + c, x);
+        if (compact >= 0) {
+            load8(branch + compact * dim + c, b), load8(bias + c, d);
+            for (int j = 0; j < 8; ++j) x[j] += scale * (b[j] + d[j]);
+        }
+        store8(out + row * dim + c, x);
+    } else {
+        x[0] = to_float(stream[row * dim + c]);
+        if (compact >= 0) x[0] += scale * (to_float(branch[compact * dim + c]) + bias[c]);
+        out[row * dim + c] = from_float<act>(x[0]);
+    }
+}
+
+extern "C" __global__ void add_branch_by_8(const act* stream, const act* branch, const float* bias,
+                                           const int* compact_of, i64 rows, int dim, float scale, act* out) {
+    add_branch<8>(stream, branch, bias, compact_of, rows, dim, scale, out);
+}
+extern "C" __global__ void add_branch_by_1(const act* stream, const act* branch, const float* bias,
+                                           const int* compact_of, i64 rows, int dim, float scale, act* out) {
+    add_branch<1>(stream, branch, bias, compact_of, rows, dim, scale, out);
+}
+
+// compact[r] = scale x[source_of[r]], with partial sums [chunks, dim] of the result.
+extern "C" __global__ void gather_by_8(const act* x, const int* source_of, i64 rows, int dim, int per_chunk, float scale,
+                                       act* compact, float* partial) {
+    int c = (blockIdx.x * 32 + threadIdx.x) * 8;
+    i64 first = (i64)blockIdx.y * per_chunk, last = first + per_chunk < rows ? first + per_chunk : rows;
+    float sum[8] = {};
+    if (c < dim)
+        for (i64 row = first + threadIdx.y; row < last; row += 8) {
+            float v[8];
+            load8(x + mapped(source_of, row) * dim + c, v);
+            for (int j = 0; j < 8; ++j) v[j] *= scale, sum[j] += v[j];
+            store8(compact + row * dim + c, v);
+        }
+    store_column_partials(sum, dim, partial);
+}
+extern "C" __global__ void gather_by_1(const act* x, const int* source_of, i64 rows, int dim, float scale, act* compact) {
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= rows * dim) return;
+    compact[i] = from_float<act>(scale * to_float(x[mapped(source_of, i / dim) * dim + i % dim]));
+}
+
+// x[source_of[r]] += scale compact[r]; the sources are different rows, so no two threads meet.
+extern "C" __global__ void scatter_add(const act* compact, const int* source_of, i64 rows, int dim, float scale, act* x) {
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= rows * dim) return;
+    i64 at = mapped(source_of, i / dim) * dim + i % dim;
+    x[at] = from_float<act>(to_float(x[at]) + scale * to_float(compact[i]));
+}
+
+// The two maps of some segments: segment s is rows starts[s].. of the packed matrix and offsets[s]..offsets[s + 1] of
+// the compact one. compact_of is -1 everywhere beforehand. A block takes a segment.
+extern "C" __global__ void row_maps(const int* starts, const int* offsets, int* source_of, int* compact_of) {
+    int start = starts[blockIdx.x], offset = offsets[blockIdx.x], length = offsets[blockIdx.x + 1] - offset;
+    for (int i = threadIdx.x; i < length; i += blockDim.x) {
+        source_of[offset + i] = start + i;
+        compact_of[start + i] = offset + i;
+    }
+}

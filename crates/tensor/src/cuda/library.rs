@@ -1,0 +1,78 @@
+//! Finding NVIDIA's libraries at run time. The program is built without them and must say what is missing, not crash.
+
+use std::path::{Path, PathBuf};
+
+use libloading::Library;
+
+/// The libraries that a CUDA device needs, with what brings them.
+const NEEDED: [(&str, &str); 3] = [
+    ("cuda", "the NVIDIA driver"),
+    ("nvrtc", "the CUDA toolkit 13, or `pip install nvidia-cuda-nvrtc`"),
+    ("cublasLt", "the CUDA toolkit 13, or `pip install nvidia-cublas`"),
+];
+
+/// One library and where it is, if anywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundLibrary {
+    /// Its short name, as in `lib<name>.so`.
+    pub name: &'static str,
+    /// Where it was opened: a path, or the bare name where the system's loader knew it.
+    pub place: Option<String>,
+    /// What brings it.
+    pub source: &'static str,
+}
+
+/// Looks for every library that a CUDA device needs and opens those that are there.
+///
+/// The order: what the system's loader finds (which includes `LD_LIBRARY_PATH`), then `CUDA_HOME` and `CUDA_PATH`, the usual
+/// places of a toolkit, and the `nvidia/*/lib` folders of the Python environment in use.
+pub fn cuda_libraries() -> Vec<FoundLibrary> {
+    NEEDED.iter().map(|&(name, source)| FoundLibrary { name, place: open(name), source }).collect()
+}
+
+/// Opens a library for the rest of the process and says where it was. Once open under its own name, any later search for
+/// that name finds it.
+fn open(name: &str) -> Option<String> {
+    let names = [format!("lib{name}.so.13"), format!("lib{name}.so.1"), format!("lib{name}.so")];
+    let keep = |file: &Path| {
+        // SAFETY: these are NVIDIA's own libraries; opening one runs its initialisers, which is what is wanted.
+        let library = unsafe { Library::new(file) }.ok()?;
+        std::mem::forget(library);
+        Some(file.display().to_string())
+    };
+    names.iter().find_map(|n| keep(Path::new(n))).or_else(|| {
+        folders()
+            .iter()
+            .flat_map(|folder| names.iter().map(move |n| folder.join(n)))
+            .filter(|f| f.exists())
+            .find_map(|f| keep(&f))
+    })
+}
+
+fn folders() -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    for variable in ["CUDA_HOME", "CUDA_PATH"] {
+        if let Some(home) = std::env::var_os(variable).map(PathBuf::from) {
+            folders.extend([home.join("lib64"), home.join("lib"), home.join("targets/x86_64-linux/lib")]);
+        }
+    }
+    folders.extend(["/usr/local/cuda/lib64", "/usr/local/nvidia/lib64", "/opt/cuda/lib64"].map(PathBuf::from));
+    for environment in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
+        if let Some(root) = std::env::var_os(environment).map(PathBuf::from) {
+            for python in entries(&root.join("lib")) {
+                for package in entries(&python.join("site-packages/nvidia")) {
+                    folders.push(package.join("lib"));
+                }
+            }
+        }
+    }
+    folders
+}
+
+/// What a folder holds, sorted; nothing where it cannot be read.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+    paths.sort();
+    paths
+}

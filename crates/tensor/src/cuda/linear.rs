@@ -1,0 +1,183 @@
+//! Linear layers.
+
+use std::ops::Range;
+
+use super::gemm::{Matrix, Product};
+use super::{Cuda, REDUCTION_BLOCKS, arguments};
+use crate::rows::Rows;
+use crate::tensor::{DType, Tensor};
+
+/// Some outputs of a layer: weight and bias from row `first` on.
+#[derive(Clone, Copy)]
+pub(crate) struct Layer<'a> {
+    pub weight: &'a Tensor,
+    pub bias: Option<&'a Tensor>,
+    pub first: usize,
+    pub outputs: usize,
+}
+
+impl Layer<'_> {
+    fn weight(&self, cuda: &Cuda) -> Matrix {
+        let inputs = self.weight.columns();
+        let skipped = self.first * inputs * cuda.dtype().size();
+        Matrix::new(cuda.for_product(self.weight) + skipped as u64, self.outputs, inputs)
+    }
+
+    /// The bias for a matrix product to add, which cuBLASLt takes in the type of the result only.
+    fn bias(&self, cuda: &Cuda) -> Option<u64> {
+        self.bias.map(|b| cuda.for_product(b) + (self.first * cuda.dtype().size()) as u64)
+    }
+}
+
+/// y = x W^T + b.
+pub(crate) fn forward(cuda: &Cuda, x: &Tensor, layer: Layer<'_>, y: &mut Tensor) {
+    let x = Matrix::new(x.cuda_address(), x.rows(), x.columns());
+    let to = Product { bias: layer.bias(cuda), ..Product::to(y.cuda_address_mut(), y.dtype()) };
+    cuda.product(x, layer.weight(cuda).transposed(), to);
+}
+
+/// out = stream + scale (x W^T + b) in the rows that take the branch.
+pub(crate) fn residual(
+    cuda: &Cuda,
+    stream: &Tensor,
+    rows: &Rows,
+    scale: f64,
+    x: &Tensor,
+    layer: Layer<'_>,
+    out: &mut Tensor,
+) {
+    let map = cuda.rows(rows);
+    if map.is_whole() && scale == 1.0 {
+        let x = Matrix::new(x.cuda_address(), x.rows(), x.columns());
+        let stream = Some(stream.cuda_address());
+        let to = Product::to(out.cuda_address_mut(), out.dtype());
+        let to = Product { added_to: stream, bias: layer.bias(cuda), ..to };
+        cuda.product(x, layer.weight(cuda).transposed(), to);
+        return;
+    }
+    let mut branch = x.device().empty(&[x.rows(), layer.outputs]);
+    forward(cuda, x, Layer { bias: None, ..layer }, &mut branch);
+    let dim = out.columns();
+    let (kernel, width) = by_8(dim, ("residual", "add_branch_by_8"), ("residual", "add_branch_by_1"));
+    let arguments = arguments![
+        stream.cuda_address(),
+        branch.cuda_address(),
+        layer.bias.map_or(0, |b| b.cuda_address() + (layer.first * DType::F32.size()) as u64),
+        map.compact_of(),
+        out.rows() as i64,
+        dim as i32,
+        scale as f32,
+        out.cuda_address_mut(),
+    ];
+    cuda.launch_flat(kernel, out.rows() * dim / width, &arguments);
+}
+
+/// A kernel that takes eight columns a thread where the width allows it, else one.
+pub(super) fn by_8<K>(columns: usize, eight: K, one: K) -> (K, usize) {
+    if columns.is_multiple_of(8) { (eight, 8) } else { (one, 1) }
+}
+
+/// dx = dy W.
+pub(crate) fn backward_input(cuda: &Cuda, dy: &Tensor, layer: Layer<'_>, dx: &mut Tensor) {
+    let dy = Matrix::new(dy.cuda_address(), dy.rows(), dy.columns());
+    let to = Product::to(dx.cuda_address_mut(), dx.dtype());
+    cuda.product(dy, layer.weight(cuda), to);
+}
+
+/// Adds dy^T x to the weight's gradient and the column sums of dy to the bias's.
+pub(crate) fn backward_weight(
+    cuda: &Cuda,
+    x: &Tensor,
+    dy: &Tensor,
+    outputs: Range<usize>,
+    d_weight: &mut Tensor,
+    d_bias: &mut Tensor,
+) {
+    let skipped = |per_output: usize| (outputs.start * per_output * DType::F32.size()) as u64;
+    let inputs = d_weight.columns();
+    let address = d_weight.cuda_address_mut() + skipped(inputs);
+    let to = Product { added_to: Some(address), ..Product::to(address, DType::F32) };
+    let (x_matrix, dy_matrix) =
+        (Matrix::new(x.cuda_address(), x.rows(), x.columns()), Matrix::new(dy.cuda_address(), dy.rows(), dy.columns()));
+    // Not by cuBLASLt's own epilogue: it makes the product slower by more than the sums cost.
+    cuda.product(dy_matrix.transposed(), x_matrix, to);
+    add_column_sums(cuda, dy, d_bias.cuda_address_mut() + skipped(1));
+}
+
+/// Adds partial sums [chunks, columns] to a vector of floats.
+pub(super) fn add_partials(cuda: &Cuda, partial: u64, chunks: usize, columns: usize, to: u64) {
+    let arguments = arguments![partial, chunks as i32, columns as i32, to];
+    cuda.launch(("reduce", "add_partials"), (columns.div_ceil(32) as u32, 1, 1), (32, 8), 0, &arguments);
+}
+
+/// How a kernel that sums over rows cuts up a matrix: blocks of 32 x 8 threads, each for some columns and a chunk of rows.
+pub(super) struct ColumnGrid {
+    pub per_chunk: usize,
+    pub chunks: usize,
+    pub grid: (u32, u32, u32),
+}
+
+impl ColumnGrid {
+    /// With `width` columns for a thread.
+    pub(super) fn new(rows: usize, columns: usize, width: usize) -> Self {
+        let per_chunk = rows.div_ceil(REDUCTION_BLOCKS).max(8);
+        let chunks = rows.div_ceil(per_chunk);
+        Self { per_chunk, chunks, grid: (columns.div_ceil(32 * width) as u32, chunks as u32, 1) }
+    }
+}
+
+/// Adds the sums over rows to a vector of floats.
+pub(crate) fn add_column_sums(cuda: &Cuda, x: &Tensor, to: u64) {
+    let (rows, columns) = (x.rows(), x.columns());
+    if rows == 0 || columns == 0 {
+        return;
+    }
+    if let Some(sums) = x.cuda_buffer().column_sums() {
+        return add_partials(cuda, sums.address(), sums.len / columns, columns, to);
+    }
+    let is_f32 = x.dtype() == DType::F32;
+    let (kernel, width) = match (columns.is_multiple_of(8), is_f32) {
+        (true, false) => ("column_partials_act_by_8", 8),
+        (false, false) => ("column_partials_act_by_1", 1),
+        (true, true) => ("column_partials_f32_by_8", 8),
+        (false, true) => ("column_partials_f32_by_1", 1),
+    };
+    let ColumnGrid { per_chunk, chunks, grid } = ColumnGrid::new(rows, columns, width);
+    let partial = cuda.allocate(chunks * columns, DType::F32);
+    let arguments = arguments![x.cuda_address(), rows as i64, columns as i32, per_chunk as i32, partial.address()];
+    cuda.launch(("reduce", kernel), grid, (32, 8), 0, &arguments);
+    add_partials(cuda, partial.address(), chunks, columns, to);
+}
+
+/// y = gelu(x).
+pub(crate) fn gelu(cuda: &Cuda, x: &Tensor, y: &mut Tensor) {
+    let arguments = arguments![x.cuda_address(), x.len() as i64, y.cuda_address_mut()];
+    cuda.launch_flat(("gelu", "gelu_forward"), x.len().div_ceil(8), &arguments);
+}
+
+/// d *= gelu'(x).
+pub(crate) fn gelu_backward(cuda: &Cuda, x: &Tensor, d: &mut Tensor) {
+    through_gelu(cuda, x.cuda_address(), x, d, false);
+}
+
+/// d *= gelu'(x), and x becomes gelu(x).
+pub(crate) fn gelu_backward_and_again(cuda: &Cuda, x: &mut Tensor, d: &mut Tensor) {
+    let address = x.cuda_address_mut();
+    through_gelu(cuda, address, x, d, true);
+}
+
+/// Leaves the column sums of d with it: whoever takes the gradient of a layer's bias needs them.
+fn through_gelu(cuda: &Cuda, x: u64, shape: &Tensor, d: &mut Tensor, again: bool) {
+    let (rows, columns) = (shape.rows(), shape.columns());
+    let again = i32::from(again);
+    if !columns.is_multiple_of(8) || rows == 0 {
+        let arguments = arguments![d.cuda_address_mut(), x, shape.len() as i64, again];
+        return cuda.launch_flat(("gelu", "gelu_backward"), shape.len(), &arguments);
+    }
+    let ColumnGrid { per_chunk, chunks, grid } = ColumnGrid::new(rows, columns, 8);
+    let partial = cuda.allocate(chunks * columns, DType::F32);
+    let arguments =
+        arguments![d.cuda_address_mut(), x, rows as i64, columns as i32, per_chunk as i32, again, partial.address(),];
+    cuda.launch(("gelu", "gelu_backward_by_8"), grid, (32, 8), 0, &arguments);
+    d.keep_column_sums(partial);
+}

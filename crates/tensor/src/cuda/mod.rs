@@ -1,0 +1,373 @@
+//! The operations on an NVIDIA GPU.
+//!
+//! One stream, on which everything is queued in the order of the calls; kernels of our own (`kernels/*.cu`) and matrix
+//! products by cuBLASLt. Activations are bf16 (or f32, for proof), parameters and statistics f32. No operation returns an
+//! error: the first trouble is kept, later work is skipped, and `Device::finish` reports it.
+
+mod arguments;
+mod gemm;
+mod library;
+mod memory;
+mod pixels;
+mod profile;
+mod program;
+mod rows;
+mod transfer;
+
+pub(crate) mod attention;
+pub(crate) mod linear;
+pub(crate) mod norm;
+pub(crate) mod optimizer;
+pub(crate) mod prototypes;
+pub(crate) mod residual;
+pub(crate) mod tokens;
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use cudarc::driver::{result, sys};
+
+use crate::device::{CudaOptions, CudaPrecision, DeviceError, DeviceUse};
+use crate::tensor::{DType, Tensor};
+
+pub(crate) use arguments::{Argument, arguments};
+pub use library::{FoundLibrary, cuda_libraries};
+pub use pixels::UploadedPixels;
+pub use profile::KernelTime;
+pub(crate) use rows::DeviceRows;
+
+use memory::{Arena, Piece};
+
+/// Threads of a block of an element-wise kernel.
+const THREADS: u32 = 256;
+
+/// Most blocks that share out the rows of a reduction. Fixed, for the same sums on any GPU.
+const REDUCTION_BLOCKS: usize = 396;
+
+/// What a GPU says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    name: String,
+    capability: (i32, i32),
+    driver: i32,
+    most_shared: i32,
+    total_bytes: usize,
+}
+
+/// One GPU, or a plan of work on it.
+pub(crate) struct Cuda {
+    gpu: Arc<Gpu>,
+    precision: CudaPrecision,
+    arena: Arc<Arena>,
+    /// Whether nothing is computed: memory is handed out by number only, to learn how much is needed.
+    plans: bool,
+    trouble: Mutex<Option<DeviceError>>,
+    profile: Mutex<Option<Vec<profile::Timed>>>,
+}
+
+/// What a GPU and plans on it have in common.
+struct Gpu {
+    context: sys::CUcontext,
+    stream: sys::CUstream,
+    about: About,
+    programs: program::Programs,
+    blas: gemm::Blas,
+    staging: transfer::Staging,
+    slots: pixels::Slots,
+}
+
+// SAFETY: the driver's handles may be used from any thread; what is ours behind them is guarded by locks.
+unsafe impl Send for Gpu {}
+// SAFETY: as above.
+unsafe impl Sync for Gpu {}
+
+thread_local! {
+    /// The context that is current on this thread, as far as this module has set it.
+    static CURRENT: Cell<sys::CUcontext> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+impl Cuda {
+    pub(crate) fn new(options: CudaOptions) -> Result<Self, DeviceError> {
+        let missing = |reason: String| DeviceError::NoCuda { reason };
+        if let Some(library) = cuda_libraries().into_iter().find(|l| l.place.is_none()) {
+            return Err(missing(format!("lib{} was not found; it comes with {}", library.name, library.source)));
+        }
+        let driver = |what: &'static str| move |e: result::DriverError| missing(format!("{what}: {e}"));
+        result::init().map_err(driver("the driver does not start"))?;
+        let count = result::device::get_count().map_err(driver("no GPUs can be listed"))?;
+        let index = options.index as i32;
+        if index >= count {
+            return Err(missing(format!("there is no GPU {index}; this machine has {count}")));
+        }
+        let device = result::device::get(index).map_err(driver("the GPU does not answer"))?;
+        let about = about(device).map_err(driver("the GPU does not tell what it is"))?;
+        if about.capability < (8, 0) {
+            let (major, minor) = about.capability;
+            return Err(missing(format!(
+                "{} has compute capability {major}.{minor}; 8.0 or newer is needed",
+                about.name
+            )));
+        }
+        // SAFETY: a valid device; the context is kept for the life of the process.
+        let context = unsafe { result::primary_ctx::retain(device) }.map_err(driver("the GPU cannot be used"))?;
+        // SAFETY: the context was just made.
+        unsafe { result::ctx::set_current(context) }.map_err(driver("the GPU cannot be used"))?;
+        CURRENT.set(context);
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
+            .map_err(driver("no stream could be made on the GPU"))?;
+        let arena = Arena::new();
+        let cache = Some(files::cache_folder().join("kernels"));
+        let programs = program::Programs::new(&about, options.precision == CudaPrecision::F32, cache);
+        let blas = gemm::Blas::new(&arena, options.precision).map_err(missing)?;
+        let staging = transfer::Staging::new().map_err(driver("no memory for copies to the GPU"))?;
+        let slots = pixels::Slots::new().map_err(driver("no stream could be made on the GPU"))?;
+        let precision = options.precision;
+        let gpu = Gpu { context, stream, about, programs, blas, staging, slots };
+        let (trouble, profile) = (Mutex::default(), Mutex::default());
+        Ok(Self { gpu: Arc::new(gpu), precision, arena, plans: false, trouble, profile })
+    }
+
+    /// The same GPU for a plan: everything that it is asked to do takes memory by number, and nothing else happens.
+    pub(crate) fn planner(&self) -> Self {
+        let (trouble, profile) = (Mutex::default(), Mutex::default());
+        Self {
+            gpu: self.gpu.clone(),
+            precision: self.precision,
+            arena: Arena::imagined(),
+            plans: true,
+            trouble,
+            profile,
+        }
+    }
+
+    /// Takes this much memory of the GPU at once, for the tensors to come.
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<(), DeviceError> {
+        self.bind();
+        self.arena.reserve(bytes).map_err(|e| self.out_of_memory(&e))
+    }
+
+    fn out_of_memory(&self, e: &memory::Exhausted) -> DeviceError {
+        let (free, total) = result::mem_get_info().unwrap_or((0, self.gpu.about.total_bytes));
+        DeviceError::OutOfMemory { wanted: e.wanted, held: e.held, free: free as u64, total: total as u64 }
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        let bits = if self.precision == CudaPrecision::Bf16 { "bf16" } else { "f32" };
+        let gib = self.gpu.about.total_bytes as f64 / (1u64 << 30) as f64;
+        format!("cuda, {}, {gib:.0} GiB, {bits}", self.gpu.about.name)
+    }
+
+    /// The type of activations.
+    pub(crate) fn dtype(&self) -> DType {
+        match self.precision {
+            CudaPrecision::Bf16 => DType::Bf16,
+            CudaPrecision::F32 => DType::F32,
+        }
+    }
+
+    pub(crate) fn memory_use(&self) -> DeviceUse {
+        self.arena.in_use()
+    }
+
+    /// Dense bf16 matrix products by the data sheet, in GFLOP/s, where it is known.
+    pub(crate) fn peak_gflops(&self) -> Option<f64> {
+        match self.gpu.about.capability {
+            (9, 0) => Some(989_400.0),
+            (8, 0) => Some(312_000.0),
+            _ => None,
+        }
+    }
+
+    /// Makes this device's context current on the calling thread.
+    pub(crate) fn bind(&self) {
+        if !self.plans && CURRENT.get() != self.gpu.context {
+            // SAFETY: the context lives as long as the process.
+            let done = unsafe { result::ctx::set_current(self.gpu.context) };
+            self.check("making the GPU current", done);
+            CURRENT.set(self.gpu.context);
+        }
+    }
+
+    fn trouble(&self) -> MutexGuard<'_, Option<DeviceError>> {
+        self.trouble.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Whether work still makes sense.
+    fn is_well(&self) -> bool {
+        !self.plans && self.trouble().is_none()
+    }
+
+    /// Keeps the first trouble.
+    fn fail(&self, error: DeviceError) {
+        self.trouble().get_or_insert(error);
+    }
+
+    fn check(&self, what: &str, done: Result<(), result::DriverError>) {
+        if let Err(e) = done {
+            self.fail(DeviceError::Gpu { what: what.into(), reason: e.to_string() });
+        }
+    }
+
+    /// Waits for all queued work. The trouble, once reported, stays: a GPU that failed is not used again.
+    pub(crate) fn finish(&self) -> Result<(), DeviceError> {
+        self.bind();
+        if self.is_well() {
+            // SAFETY: our stream.
+            let done = unsafe { result::stream::synchronize(self.gpu.stream) };
+            self.check("waiting for the GPU", done);
+        }
+        self.trouble().clone().map_or(Ok(()), Err)
+    }
+
+    /// The trouble that is known without waiting.
+    pub(crate) fn known_trouble(&self) -> Result<(), DeviceError> {
+        self.trouble().clone().map_or(Ok(()), Err)
+    }
+
+    /// Device memory; after a failure an empty piece that no kernel will touch.
+    pub(crate) fn allocate(&self, len: usize, dtype: DType) -> CudaBuffer {
+        CudaBuffer { piece: self.allocate_piece(len * dtype.size()), dtype, len, copy: OnceLock::new(), sums: None }
+    }
+
+    fn allocate_piece(&self, bytes: usize) -> Option<Piece> {
+        self.bind();
+        match self.arena.take(bytes) {
+            Ok(piece) => Some(piece),
+            Err(e) => {
+                self.fail(self.out_of_memory(&e));
+                None
+            }
+        }
+    }
+
+    /// Whether a block may have this much shared memory.
+    fn fits_shared(&self, bytes: usize) -> bool {
+        bytes <= self.gpu.about.most_shared as usize
+    }
+
+    /// Scratch memory of raw bytes.
+    fn scratch(&self, bytes: usize) -> CudaBuffer {
+        self.allocate(bytes.div_ceil(4), DType::F32)
+    }
+
+    /// Queues a kernel.
+    pub(crate) fn launch(
+        &self,
+        (file, name): (&'static str, &'static str),
+        grid: (u32, u32, u32),
+        block: (u32, u32),
+        shared: usize,
+        arguments: &[Argument],
+    ) {
+        if grid.0 == 0 || grid.1 == 0 || grid.2 == 0 || !self.is_well() {
+            return;
+        }
+        self.bind();
+        let function = match self.gpu.programs.function(file, name) {
+            Ok(function) => function,
+            Err(e) => {
+                return self.fail(DeviceError::Gpu { what: "making a kernel ready".into(), reason: e.to_string() });
+            }
+        };
+        let mut pointers: Vec<_> = arguments.iter().map(Argument::pointer).collect();
+        let block = (block.0, block.1, 1);
+        // SAFETY: the arguments are those of the kernel of this name, and outlive the call; memory that they point to is
+        // held by tensors or scratch that live until later work is queued.
+        let launch =
+            || unsafe { result::launch_kernel(function.0, grid, block, shared as u32, self.gpu.stream, &mut pointers) };
+        let done = self.timed(file, || name.to_owned(), launch);
+        self.check(name, done);
+    }
+
+    /// Queues a kernel with one thread an element.
+    pub(crate) fn launch_flat(&self, kernel: (&'static str, &'static str), threads: usize, arguments: &[Argument]) {
+        let blocks = threads.div_ceil(THREADS as usize);
+        self.launch(kernel, (blocks as u32, 1, 1), (THREADS, 1), 0, arguments);
+    }
+
+    /// Queues a kernel with one warp a row.
+    pub(crate) fn launch_rows(&self, kernel: (&'static str, &'static str), rows: usize, arguments: &[Argument]) {
+        self.launch_flat(kernel, rows * 32, arguments);
+    }
+
+    /// Sets elements.
+    pub(crate) fn fill(&self, buffer: &mut CudaBuffer, value: f64) {
+        let address = buffer.address_mut();
+        let kernel = if buffer.dtype == self.dtype() { "fill_act" } else { "fill_f32" };
+        self.launch_flat(("elementwise", kernel), buffer.len, &arguments![address, buffer.len as i64, value as f32]);
+    }
+
+    /// The copy of an f32 tensor in the type of activations, for a matrix product to read; made when first asked for.
+    pub(crate) fn for_product(&self, tensor: &Tensor) -> u64 {
+        let buffer = tensor.cuda_buffer();
+        if buffer.dtype == self.dtype() {
+            return buffer.address();
+        }
+        let copy = buffer.copy.get_or_init(|| {
+            let copy = self.allocate(buffer.len, self.dtype());
+            let arguments = arguments![buffer.address(), buffer.len as i64, copy.address()];
+            self.launch_flat(("elementwise", "f32_to_act"), buffer.len, &arguments);
+            Box::new(copy)
+        });
+        copy.address()
+    }
+}
+
+/// Memory of a tensor.
+pub(crate) struct CudaBuffer {
+    piece: Option<Piece>,
+    pub dtype: DType,
+    pub len: usize,
+    /// The same values in the type of activations, where a matrix product has asked for them.
+    copy: OnceLock<Box<CudaBuffer>>,
+    /// Partial sums [chunks, columns] over the rows, where the kernel that wrote the values made them on the way.
+    sums: Option<Box<CudaBuffer>>,
+}
+
+impl CudaBuffer {
+    /// Where it is; nowhere after a failed allocation.
+    pub(crate) fn address(&self) -> u64 {
+        self.piece.as_ref().map_or(0, Piece::address)
+    }
+
+    /// Where it is, to be written: a copy of the old values is of no use any more.
+    pub(crate) fn address_mut(&mut self) -> u64 {
+        self.copy = OnceLock::new();
+        self.sums = None;
+        self.address()
+    }
+
+    /// Partial sums over the rows, if they are known.
+    pub(crate) fn column_sums(&self) -> Option<&CudaBuffer> {
+        self.sums.as_deref()
+    }
+
+    pub(crate) fn keep_column_sums(&mut self, sums: CudaBuffer) {
+        self.sums = Some(Box::new(sums));
+    }
+
+    /// The copy for matrix products if there is one, for a kernel that writes both.
+    pub(crate) fn copy_address(&self) -> u64 {
+        self.copy.get().map_or(0, |c| c.address())
+    }
+}
+
+fn about(device: sys::CUdevice) -> Result<About, result::DriverError> {
+    use sys::CUdevice_attribute_enum as A;
+    // SAFETY: a valid device.
+    let attribute = |a| unsafe { result::device::get_attribute(device, a) };
+    let mut driver = 0;
+    // SAFETY: one integer to write.
+    unsafe { sys::cuDriverGetVersion(&raw mut driver) }.result()?;
+    Ok(About {
+        name: result::device::get_name(device)?,
+        capability: (
+            attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+        driver,
+        most_shared: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        // SAFETY: a valid device.
+        total_bytes: unsafe { result::device::total_mem(device)? },
+    })
+}

@@ -1,0 +1,125 @@
+//! The update of all parameters in one launch.
+
+use super::{Cuda, arguments};
+use crate::ops::{AdamW, ParameterUpdate};
+use crate::params::ParamSet;
+use crate::tensor::Tensor;
+
+/// Elements of one block; the kernels' `CHUNK`.
+const CHUNK: usize = 8192;
+
+/// One tensor as `adamw_and_average` reads it; the kernel's `Parameter`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Parameter {
+    value: u64,
+    first: u64,
+    second: u64,
+    teacher: u64,
+    gradient: u64,
+    value_copy: u64,
+    teacher_copy: u64,
+    count: i64,
+    shrink: f32,
+    clip: f32,
+    step_size: f32,
+    inverse_sqrt_correction2: f32,
+    frozen: i32,
+    unused: i32,
+}
+
+// SAFETY: plain numbers without padding: eight words of 8 bytes and six of 4.
+unsafe impl bytemuck::Zeroable for Parameter {}
+// SAFETY: as above.
+unsafe impl bytemuck::Pod for Parameter {}
+
+/// Which chunk of which tensor each block takes.
+fn chunks(lengths: impl Iterator<Item = usize>) -> Vec<[i32; 2]> {
+    lengths.enumerate().flat_map(|(t, n)| (0..n.div_ceil(CHUNK)).map(move |c| [t as i32, c as i32])).collect()
+}
+
+pub(crate) fn step(
+    cuda: &Cuda,
+    student: &mut ParamSet,
+    gradient: &ParamSet,
+    first: &mut ParamSet,
+    second: &mut ParamSet,
+    teacher: &mut ParamSet,
+    updates: &[ParameterUpdate],
+    adam: &AdamW,
+    momentum: f64,
+) {
+    let blocks = chunks(student.iter().map(Tensor::len));
+    let correction = |beta: f64, t: u64| 1.0 - beta.powf(t as f64);
+    let table: Vec<Parameter> = student
+        .tensors_mut()
+        .iter_mut()
+        .zip(gradient.iter())
+        .zip(first.tensors_mut().iter_mut().zip(second.tensors_mut()))
+        .zip(teacher.tensors_mut().iter_mut().zip(updates))
+        .map(|(((value, gradient), (first, second)), (teacher, &update))| {
+            let (lr, decay, clip, t) = match update {
+                ParameterUpdate::Train { lr, decay, clip, t } => (lr, decay, clip, t),
+                ParameterUpdate::Freeze => (0.0, 0.0, 1.0, 1),
+            };
+            Parameter {
+                // The copies for matrix products are written by the same kernel, so they stay good.
+                value: value.cuda_address(),
+                value_copy: value.cuda_buffer().copy_address(),
+                teacher: teacher.cuda_address(),
+                teacher_copy: teacher.cuda_buffer().copy_address(),
+                first: first.cuda_address_mut(),
+                second: second.cuda_address_mut(),
+                gradient: gradient.cuda_address(),
+                count: value.len() as i64,
+                shrink: (1.0 - lr * decay) as f32,
+                clip: clip as f32,
+                step_size: (lr / correction(adam.beta1, t)) as f32,
+                inverse_sqrt_correction2: (1.0 / correction(adam.beta2, t).sqrt()) as f32,
+                frozen: i32::from(update == ParameterUpdate::Freeze),
+                unused: 0,
+            }
+        })
+        .collect();
+    let (table, places) = (cuda.uploaded(&table), cuda.uploaded(&blocks));
+    let arguments = arguments![
+        table.address(),
+        places.address(),
+        adam.beta1 as f32,
+        adam.beta2 as f32,
+        (1.0 - adam.beta1) as f32,
+        (1.0 - adam.beta2) as f32,
+        adam.epsilon as f32,
+        (1.0 - momentum) as f32,
+    ];
+    cuda.launch(("optimizer", "adamw_and_average"), (blocks.len() as u32, 1, 1), (256, 1), 0, &arguments);
+}
+
+/// Addresses and lengths of some tensors; the kernels' `Span`.
+fn spans<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> Vec<[u64; 2]> {
+    tensors.map(|t| [t.cuda_address(), t.len() as u64]).collect()
+}
+
+pub(crate) fn clear(cuda: &Cuda, tensors: &mut [Tensor]) {
+    let blocks = chunks(tensors.iter().map(Tensor::len));
+    tensors.iter_mut().for_each(|t| _ = t.cuda_address_mut());
+    let (table, places) = (cuda.uploaded(&spans(tensors.iter())), cuda.uploaded(&blocks));
+    let arguments = arguments![table.address(), places.address()];
+    cuda.launch(("optimizer", "clear_all"), (blocks.len() as u32, 1, 1), (256, 1), 0, &arguments);
+}
+
+pub(crate) fn squared_norms(cuda: &Cuda, set: &ParamSet) -> Vec<f64> {
+    let blocks = chunks(set.iter().map(Tensor::len));
+    let mut starts = vec![0i32];
+    for t in set.iter() {
+        starts.push(starts[starts.len() - 1] + t.len().div_ceil(CHUNK) as i32);
+    }
+    let (table, places, starts) = (cuda.uploaded(&spans(set.iter())), cuda.uploaded(&blocks), cuda.uploaded(&starts));
+    let partial = cuda.scratch(blocks.len() * 8);
+    let norms = cuda.scratch(set.len() * 8);
+    let arguments = arguments![table.address(), places.address(), partial.address()];
+    cuda.launch(("optimizer", "squared_chunks"), (blocks.len() as u32, 1, 1), (256, 1), 0, &arguments);
+    let arguments = arguments![partial.address(), starts.address(), set.len() as i32, norms.address()];
+    cuda.launch(("optimizer", "squared_norms"), (set.len() as u32, 1, 1), (256, 1), 0, &arguments);
+    cuda.download(norms.address(), set.len())
+}

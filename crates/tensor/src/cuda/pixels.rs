@@ -1,0 +1,142 @@
+//! Images copied to the GPU ahead of the step that reads them.
+//!
+//! The copy runs on a stream of its own, beside the step before. Pinned memory and device memory of a batch form a slot,
+//! which later batches use again: two events say when the copy into it is through, and when the last kernel that read it
+//! is.
+
+use std::sync::{Arc, Mutex};
+
+use cudarc::driver::{result, sys};
+
+use super::Cuda;
+use super::memory::Piece;
+
+/// Room for the bytes of a batch.
+struct Slot {
+    bytes: usize,
+    pinned: *mut u8,
+    device: Piece,
+    copied: sys::CUevent,
+    read: sys::CUevent,
+}
+
+// SAFETY: a slot belongs to one batch, or to the pool behind its lock.
+unsafe impl Send for Slot {}
+// SAFETY: as above; nothing is written through a shared reference.
+unsafe impl Sync for Slot {}
+
+/// Slots that no batch uses.
+pub(super) struct Slots {
+    stream: sys::CUstream,
+    free: Arc<Mutex<Vec<Slot>>>,
+}
+
+/// The pixels of a batch on the GPU, or on their way there.
+pub struct UploadedPixels {
+    slot: Option<Slot>,
+    len: usize,
+    compute: sys::CUstream,
+    free: Arc<Mutex<Vec<Slot>>>,
+}
+
+// SAFETY: the stream's handle may be used from any thread.
+unsafe impl Send for UploadedPixels {}
+// SAFETY: as above.
+unsafe impl Sync for UploadedPixels {}
+
+impl UploadedPixels {
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl std::fmt::Debug for UploadedPixels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes on the GPU", self.len)
+    }
+}
+
+impl Drop for UploadedPixels {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            // SAFETY: the slot's own event. Whatever read the slot was queued before; a failure shows in later work.
+            let _ = unsafe { result::event::record(slot.read, self.compute) };
+            self.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(slot);
+        }
+    }
+}
+
+impl Slots {
+    /// The context must be current.
+    pub(super) fn new() -> Result<Self, result::DriverError> {
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking)?;
+        Ok(Self { stream, free: Arc::default() })
+    }
+
+    fn take(&self, bytes: usize) -> Option<Slot> {
+        let mut free = self.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let fitting = free.iter().position(|slot| slot.bytes >= bytes)?;
+        Some(free.swap_remove(fitting))
+    }
+}
+
+impl Cuda {
+    fn new_slot(&self, bytes: usize) -> Option<Slot> {
+        let device = self.allocate_piece(bytes)?;
+        let event = || result::event::create(sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING);
+        // SAFETY: plain pinned memory, kept for the life of the process with its slot.
+        let pinned = unsafe { result::malloc_host(bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
+        match (pinned, event(), event()) {
+            (Ok(pinned), Ok(copied), Ok(read)) => Some(Slot { bytes, pinned: pinned.cast(), device, copied, read }),
+            (pinned, copied, read) => {
+                let failed = pinned.err().or(copied.err()).or(read.err());
+                self.check("memory for copies to the GPU", failed.map_or(Ok(()), Err));
+                None
+            }
+        }
+    }
+
+    /// Starts copying bytes to the GPU and returns before they are there.
+    pub(crate) fn upload_pixels(&self, pixels: &[u8]) -> UploadedPixels {
+        self.bind();
+        let slot = if self.is_well() {
+            self.gpu.slots.take(pixels.len()).or_else(|| self.new_slot(pixels.len()))
+        } else {
+            None
+        };
+        if let Some(slot) = &slot {
+            // SAFETY: the slot is ours alone and large enough. Its pinned memory may be written once the copy before is
+            // through, its device memory once the kernels that read it are.
+            let done = unsafe {
+                result::event::synchronize(slot.copied).and_then(|()| {
+                    std::ptr::copy_nonoverlapping(pixels.as_ptr(), slot.pinned, pixels.len());
+                    let staged = std::slice::from_raw_parts(slot.pinned.cast_const(), pixels.len());
+                    let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+                    result::stream::wait_event(self.gpu.slots.stream, slot.read, flags)?;
+                    result::memcpy_htod_async(slot.device.address(), staged, self.gpu.slots.stream)?;
+                    result::event::record(slot.copied, self.gpu.slots.stream)
+                })
+            };
+            self.check("copying images to the GPU", done);
+        }
+        UploadedPixels { slot, len: pixels.len(), compute: self.gpu.stream, free: self.gpu.slots.free.clone() }
+    }
+
+    /// Where uploaded pixels are; whatever is queued from now on waits for them.
+    pub(super) fn uploaded_address(&self, pixels: &UploadedPixels) -> u64 {
+        let Some(slot) = &pixels.slot else { return 0 };
+        self.bind();
+        // SAFETY: the slot's own event on our stream.
+        let done = unsafe {
+            result::stream::wait_event(self.gpu.stream, slot.copied, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
+        };
+        self.check("waiting for images", done);
+        slot.device.address()
+    }
+}

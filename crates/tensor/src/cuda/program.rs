@@ -1,0 +1,226 @@
+//! Kernels: small CUDA C++ files inside the binary, compiled by NVRTC at first use and kept on disk.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_char};
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use cudarc::driver::{result, sys};
+use cudarc::nvrtc;
+
+const COMMON: &str = include_str!("kernels/common.cuh");
+
+macro_rules! sources {
+    ($($name:ident),* $(,)?) => {
+        /// Every kernel file: its name and its text.
+        const SOURCES: &[(&str, &str)] = &[$((stringify!($name), include_str!(concat!("kernels/", stringify!($name), ".cu")))),*];
+    };
+}
+sources!(
+    attention,
+    attention_plain,
+    class_attention,
+    elementwise,
+    gelu,
+    layer_norm,
+    optimizer,
+    prototypes,
+    reduce,
+    residual,
+    softmax,
+    tokens
+);
+
+/// Compiling or loading a kernel went wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}.cu: {reason}")]
+pub(crate) struct ProgramError {
+    file: String,
+    reason: String,
+}
+
+/// Compiled kernels of one device.
+pub(crate) struct Programs {
+    architecture: String,
+    float_activations: bool,
+    /// Where compiled kernels are kept; nowhere if there is no place for it.
+    cache: Option<PathBuf>,
+    driver: i32,
+    /// Bytes of shared memory that a block may have.
+    most_shared: i32,
+    loaded: Mutex<HashMap<(&'static str, &'static str), Function>>,
+    modules: Mutex<HashMap<&'static str, Module>>,
+}
+
+#[derive(Clone, Copy)]
+struct Module(sys::CUmodule);
+// SAFETY: a module handle may be used from any thread that has its context current.
+unsafe impl Send for Module {}
+
+/// A kernel that can be launched.
+#[derive(Clone, Copy)]
+pub(crate) struct Function(pub sys::CUfunction);
+// SAFETY: as for modules.
+unsafe impl Send for Function {}
+
+impl Programs {
+    pub(crate) fn new(about: &super::About, float_activations: bool, cache: Option<PathBuf>) -> Self {
+        Self {
+            architecture: format!("sm_{}{}", about.capability.0, about.capability.1),
+            float_activations,
+            cache,
+            driver: about.driver,
+            most_shared: about.most_shared,
+            loaded: Mutex::default(),
+            modules: Mutex::default(),
+        }
+    }
+
+    /// A kernel by its file and name; the context must be current.
+    pub(crate) fn function(&self, file: &'static str, name: &'static str) -> Result<Function, ProgramError> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(&function) = loaded.get(&(file, name)) {
+            return Ok(function);
+        }
+        let module = self.module(file)?;
+        let fail = |e: &dyn std::fmt::Display| ProgramError { file: file.into(), reason: format!("{name}: {e}") };
+        let symbol = CString::new(name).map_err(|e| fail(&e))?;
+        // SAFETY: the module is loaded and stays so.
+        let function = unsafe { result::module::get_function(module.0, symbol) }.map_err(|e| fail(&e))?;
+        // SAFETY: the function is valid. More than 48 KiB of shared memory must be asked for once.
+        let most = unsafe {
+            let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+            let fixed = result::function::get_function_attribute(function, attribute).unwrap_or(0);
+            let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // As many blocks as possible side by side, rather than a larger first-level cache.
+            let carveout = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+            let share = if file == "attention" { 100 } else { -1 };
+            result::function::set_function_attribute(function, attribute, self.most_shared - fixed)
+                .and_then(|()| result::function::set_function_attribute(function, carveout, share))
+        };
+        most.map_err(|e| fail(&e))?;
+        loaded.insert((file, name), Function(function));
+        Ok(Function(function))
+    }
+
+    fn module(&self, file: &'static str) -> Result<Module, ProgramError> {
+        let mut modules = self.modules.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(&module) = modules.get(file) {
+            return Ok(module);
+        }
+        let image = self.image(file)?;
+        // SAFETY: the image is a whole cubin, made by NVRTC for this architecture.
+        let module = unsafe { result::module::load_data(image.as_ptr().cast()) }
+            .map_err(|e| ProgramError { file: file.into(), reason: format!("the driver does not take it: {e}") })?;
+        modules.insert(file, Module(module));
+        Ok(Module(module))
+    }
+
+    /// The machine code of a file, from the cache or made now.
+    fn image(&self, file: &str) -> Result<Vec<u8>, ProgramError> {
+        let options = options(&self.architecture, self.float_activations);
+        let source = source(file);
+        let key = self.cache.as_ref().map(|folder| {
+            let (major, minor) = nvrtc_version();
+            let content = digest(&[source.as_bytes(), options.join(" ").as_bytes()]);
+            folder.join(format!("{file}-{}-{}-{major}.{minor}-{content:016x}.cubin", self.architecture, self.driver))
+        });
+        if let Some(image) = key.as_ref().and_then(|path| std::fs::read(path).ok()) {
+            return Ok(image);
+        }
+        let image = compile(file, &source, &options)?;
+        if let Some(path) = key {
+            // A cache that cannot be written costs a few seconds next time, nothing else.
+            let made = path.parent().map(std::fs::create_dir_all);
+            if matches!(made, Some(Ok(()))) {
+                let _ = files::replace_with(&path, &image);
+            }
+        }
+        Ok(image)
+    }
+}
+
+/// FNV-1a: tells texts apart that nobody made to look alike.
+fn digest(parts: &[&[u8]]) -> u64 {
+    parts
+        .iter()
+        .flat_map(|p| p.iter())
+        .fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+}
+
+fn source(file: &str) -> String {
+    let text = SOURCES.iter().find(|(name, _)| *name == file).map_or("", |(_, text)| text);
+    format!("{COMMON}\n#line 1 \"{file}.cu\"\n{text}")
+}
+
+fn options(architecture: &str, float_activations: bool) -> Vec<String> {
+    let mut options =
+        vec!["--std=c++17".into(), "-default-device".into(), format!("--gpu-architecture={architecture}")];
+    if float_activations {
+        options.push("-DACT_IS_FLOAT".into());
+    }
+    options
+}
+
+fn nvrtc_version() -> (i32, i32) {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: two integers to write; the library is open.
+    unsafe { nvrtc::sys::nvrtcVersion(&raw mut major, &raw mut minor) };
+    (major, minor)
+}
+
+fn compile(file: &str, source: &str, options: &[String]) -> Result<Vec<u8>, ProgramError> {
+    let fail = |reason: String| ProgramError { file: file.into(), reason };
+    let text = CString::new(source).map_err(|e| fail(e.to_string()))?;
+    let program = nvrtc::result::create_program(&text, None).map_err(|e| fail(e.to_string()))?;
+    // SAFETY: the program was just made, and is destroyed once, below.
+    let done = unsafe { nvrtc::result::compile_program(program, options) };
+    let image = match done {
+        Ok(()) => cubin(program).map_err(|e| fail(e.to_string())),
+        Err(e) => {
+            // SAFETY: as above.
+            let log = unsafe { nvrtc::result::get_program_log(program) }.unwrap_or_default();
+            let log: Vec<u8> = log.iter().map(|&c: &c_char| c as u8).filter(|&c| c != 0).collect();
+            Err(fail(format!("{e}\n{}", String::from_utf8_lossy(&log))))
+        }
+    };
+    // SAFETY: not used after this.
+    let _ = unsafe { nvrtc::result::destroy_program(program) };
+    image
+}
+
+fn cubin(program: nvrtc::sys::nvrtcProgram) -> Result<Vec<u8>, nvrtc::result::NvrtcError> {
+    let mut size = 0;
+    // SAFETY: a compiled program; the buffer has the size that NVRTC names.
+    unsafe {
+        nvrtc::sys::nvrtcGetCUBINSize(program, &raw mut size).result()?;
+        let mut image = vec![0u8; size];
+        nvrtc::sys::nvrtcGetCUBIN(program, image.as_mut_ptr().cast()).result()?;
+        Ok(image)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every kernel for the oldest and the newest architecture that is promised. Needs NVRTC but no GPU.
+    #[test]
+    fn every_kernel_compiles_for_sm_80_and_sm_90() {
+        let found = super::super::library::cuda_libraries();
+        if found.iter().any(|l| l.name == "nvrtc" && l.place.is_none()) {
+            assert!(std::env::var_os("DINO_VMF_REQUIRE_NVRTC").is_none(), "NVRTC is required here and was not found");
+            eprintln!("skipped: no NVRTC on this machine (pip install nvidia-cuda-nvrtc)");
+            return;
+        }
+        for architecture in ["sm_80", "sm_90"] {
+            for float_activations in [false, true] {
+                for (file, _) in SOURCES {
+                    let image = compile(file, &source(file), &options(architecture, float_activations));
+                    let image = image.unwrap_or_else(|e| panic!("{architecture}: {e}"));
+                    assert!(image.starts_with(b"\x7fELF"), "{file} for {architecture}: no machine code");
+                }
+            }
+        }
+    }
+}

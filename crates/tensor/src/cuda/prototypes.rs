@@ -1,0 +1,200 @@
+//! Prototypes, their softmax, and the cross-entropy between student and teacher. Logits and targets are f32.
+
+use super::gemm::{Matrix, Product};
+use super::linear::add_column_sums;
+use super::{Cuda, CudaBuffer, arguments};
+use crate::tensor::{DType, Tensor};
+
+/// Threads of a block that takes a row of K columns.
+const ROW_THREADS: u32 = 1024;
+
+/// w_k = g_k v_k / |v_k| for matrix products, and 1 / |v_k|.
+fn normalized(cuda: &Cuda, magnitude: &Tensor, direction: &Tensor, inverse: u64) -> CudaBuffer {
+    let (count, dim) = (direction.rows(), direction.columns());
+    let w = cuda.allocate(count * dim, cuda.dtype());
+    let (g, v) = (magnitude.cuda_address(), direction.cuda_address());
+    let arguments = arguments![g, v, count as i64, dim as i32, w.address(), inverse];
+    cuda.launch_rows(("prototypes", "normalized_prototypes"), count, &arguments);
+    w
+}
+
+pub(crate) fn logits(
+    cuda: &Cuda,
+    y: &Tensor,
+    magnitude: &Tensor,
+    direction: &Tensor,
+    raw: &mut Tensor,
+    inverse_norms: &mut Tensor,
+) {
+    let (count, dim) = (direction.rows(), direction.columns());
+    let w = normalized(cuda, magnitude, direction, inverse_norms.cuda_address_mut());
+    let w = Matrix::new(w.address(), count, dim);
+    let to = Product::to(raw.cuda_address_mut(), DType::F32);
+    cuda.product(Matrix::new(y.cuda_address(), y.rows(), dim), w.transposed(), to);
+}
+
+pub(crate) fn logits_backward(
+    cuda: &Cuda,
+    y: &Tensor,
+    magnitude: &Tensor,
+    direction: &Tensor,
+    d_raw: &Tensor,
+    inverse_norms: &mut Tensor,
+    [dy, d_magnitude, d_direction]: [&mut Tensor; 3],
+) {
+    let (rows, count, dim) = (y.rows(), direction.rows(), direction.columns());
+    // cuBLASLt takes both factors in one type.
+    let d = Matrix::new(cuda.for_product(d_raw), rows, count);
+    let w = normalized(cuda, magnitude, direction, inverse_norms.cuda_address_mut());
+    let to = Product::to(dy.cuda_address_mut(), dy.dtype());
+    if rows > 0 {
+        cuda.product(d, Matrix::new(w.address(), count, dim), to);
+    }
+    drop(w);
+    let dw = cuda.allocate(count * dim, DType::F32);
+    let to = Product::to(dw.address(), DType::F32);
+    cuda.product(d.transposed(), Matrix::new(y.cuda_address(), rows, dim), to);
+    let arguments = arguments![
+        dw.address(),
+        direction.cuda_address(),
+        magnitude.cuda_address(),
+        inverse_norms.cuda_address(),
+        count as i64,
+        dim as i32,
+        d_magnitude.cuda_address_mut(),
+        d_direction.cuda_address_mut(),
+    ];
+    cuda.launch_rows(("prototypes", "through_weight_norm"), count, &arguments);
+}
+
+pub(crate) fn vmf_log_normalizer(
+    cuda: &Cuda,
+    magnitude: &Tensor,
+    tau: f64,
+    nu: f64,
+    value: &mut Tensor,
+    slope: &mut Tensor,
+) {
+    let count = magnitude.len();
+    let arguments =
+        arguments![magnitude.cuda_address(), tau, nu, count as i64, value.cuda_address_mut(), slope.cuda_address_mut()];
+    cuda.launch_flat(("elementwise", "vmf_log_normalizer"), count, &arguments);
+}
+
+fn over_rows(rows: usize) -> ((u32, u32, u32), (u32, u32)) {
+    ((rows as u32, 1, 1), (ROW_THREADS, 1))
+}
+
+pub(crate) fn softmax(cuda: &Cuda, raw: &Tensor, scale: f64, shift: &Tensor, out: &mut Tensor) {
+    let arguments = arguments![
+        raw.cuda_address(),
+        scale as f32,
+        shift.cuda_address(),
+        raw.columns() as i32,
+        out.cuda_address_mut(),
+    ];
+    let (grid, block) = over_rows(raw.rows());
+    cuda.launch(("softmax", "softmax"), grid, block, 0, &arguments);
+}
+
+pub(crate) fn log_mean_softmax(cuda: &Cuda, raw: &Tensor, scale: f64, shift: &Tensor, out: &mut Tensor) {
+    let (rows, columns) = (raw.rows(), raw.columns());
+    let lse = cuda.allocate(rows, DType::F32);
+    let (x, shift) = (raw.cuda_address(), shift.cuda_address());
+    let (grid, block) = over_rows(rows);
+    let arguments = arguments![x, scale as f32, shift, columns as i32, lse.address()];
+    cuda.launch(("softmax", "row_log_sum_exp"), grid, block, 0, &arguments);
+    let arguments =
+        arguments![x, scale as f32, shift, lse.address(), rows as i64, columns as i32, out.cuda_address_mut()];
+    cuda.launch_flat(("softmax", "log_mean_softmax"), columns, &arguments);
+}
+
+/// Entropy of each row, and the column of its largest.
+pub(crate) fn row_summaries(cuda: &Cuda, probabilities: &Tensor) -> Vec<(f64, usize)> {
+    let rows = probabilities.rows();
+    // Side by side, for one copy to the host.
+    let both = cuda.allocate(2 * rows, DType::F32);
+    let best = both.address() + 4 * rows as u64;
+    let arguments = arguments![probabilities.cuda_address(), probabilities.columns() as i32, both.address(), best];
+    let (grid, block) = over_rows(rows);
+    cuda.launch(("softmax", "row_summaries"), grid, block, 0, &arguments);
+    let words: Vec<u32> = cuda.download(both.address(), 2 * rows);
+    let (entropy, best) = words.split_at(rows);
+    entropy.iter().zip(best).map(|(&e, &b)| (f64::from(f32::from_bits(e)), b as usize)).collect()
+}
+
+pub(crate) fn cross_entropy(
+    cuda: &Cuda,
+    raw: &mut Tensor,
+    scale: f64,
+    shift: &Tensor,
+    targets: &Tensor,
+    targets_of: &[Vec<usize>],
+    weight: f64,
+) -> Vec<f64> {
+    let rows = raw.rows();
+    let pairs: Vec<i32> = targets_of
+        .iter()
+        .flat_map(|of| {
+            assert!(of.len() <= 2, "a student row meets one or two teacher rows");
+            [of.first(), of.get(1)].map(|t| t.map_or(-1, |&t| t as i32))
+        })
+        .collect();
+    let pairs = cuda.uploaded(&pairs);
+    let losses = cuda.allocate(rows, DType::F32);
+    let columns = raw.columns() as i32;
+    let arguments = arguments![
+        raw.cuda_address_mut(),
+        scale as f32,
+        shift.cuda_address(),
+        targets.cuda_address(),
+        pairs.address(),
+        weight as f32,
+        columns,
+        losses.address(),
+    ];
+    let (grid, block) = over_rows(rows);
+    cuda.launch(("softmax", "cross_entropy"), grid, block, 0, &arguments);
+    cuda.download::<f32>(losses.address(), rows).into_iter().map(f64::from).collect()
+}
+
+/// out = factor (sums over rows of x) + shift.
+pub(crate) fn scaled_column_sums(cuda: &Cuda, x: &Tensor, factor: f64, shift: Option<&Tensor>, out: &mut Tensor) {
+    out.fill(0.0);
+    add_column_sums(cuda, x, out.cuda_address_mut());
+    if let Some(shift) = shift {
+        let arguments = arguments![out.cuda_address_mut(), factor as f32, shift.cuda_address(), out.len() as i64];
+        cuda.launch_flat(("elementwise", "scale_and_shift"), out.len(), &arguments);
+    }
+}
+
+pub(crate) fn move_towards(cuda: &Cuda, value: &mut Tensor, target: &Tensor, momentum: f64, floor: Option<f64>) {
+    let count = value.len();
+    let arguments = arguments![
+        value.cuda_address_mut(),
+        target.cuda_address(),
+        momentum as f32,
+        (1.0 - momentum) as f32,
+        floor.map_or(f32::NEG_INFINITY, |f| f as f32),
+        count as i64,
+    ];
+    cuda.launch_flat(("elementwise", "move_towards"), count, &arguments);
+}
+
+pub(crate) fn add_scaled(cuda: &Cuda, a: &Tensor, factor: f64, b: &Tensor, out: &mut Tensor) {
+    let arguments =
+        arguments![a.cuda_address(), factor as f32, b.cuda_address(), a.len() as i64, out.cuda_address_mut()];
+    cuda.launch_flat(("elementwise", "add_scaled"), a.len(), &arguments);
+}
+
+/// out += a b, element by element.
+pub(crate) fn add_products(cuda: &Cuda, a: &Tensor, b: &Tensor, out: &mut Tensor) {
+    let arguments = arguments![a.cuda_address(), b.cuda_address(), a.len() as i64, out.cuda_address_mut()];
+    cuda.launch_flat(("elementwise", "add_products"), a.len(), &arguments);
+}
+
+pub(crate) fn scale(cuda: &Cuda, x: &mut Tensor, factor: f64) {
+    let count = x.len();
+    let arguments = arguments![x.cuda_address_mut(), factor as f32, count as i64];
+    cuda.launch_flat(("elementwise", "scale"), count, &arguments);
+}

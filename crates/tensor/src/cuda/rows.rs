@@ -1,0 +1,95 @@
+//! The rows of an operation as a kernel needs them.
+
+use super::{Cuda, CudaBuffer, arguments};
+use crate::rows::Rows;
+use crate::tensor::DType;
+
+/// Maps between the packed and the compact matrix of some [`Rows`], and where segments begin in the compact one.
+pub(crate) struct DeviceRows {
+    offsets: CudaBuffer,
+    /// Both maps; none where the two matrices are the same.
+    maps: Option<(CudaBuffer, CudaBuffer)>,
+    groups: Vec<Group>,
+}
+
+/// Neighbouring segments of one length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub first: usize,
+    pub segments: usize,
+    pub length: usize,
+}
+
+impl DeviceRows {
+    fn new(cuda: &Cuda, rows: &Rows) -> Self {
+        let int = |x: &usize| *x as i32;
+        let offsets = cuda.uploaded(&rows.offsets().iter().map(int).collect::<Vec<_>>());
+        let maps = (rows.count() != rows.source_rows()).then(|| {
+            let starts: Vec<i32> = (0..rows.segments()).map(|s| rows.start(s) as i32).collect();
+            let starts = cuda.uploaded(&starts);
+            let (source_of, compact_of) =
+                (cuda.allocate(rows.count(), DType::F32), cuda.allocate(rows.source_rows(), DType::F32));
+            let none = arguments![compact_of.address(), rows.source_rows() as i64, -1];
+            cuda.launch_flat(("elementwise", "fill_int"), rows.source_rows(), &none);
+            let all = arguments![starts.address(), offsets.address(), source_of.address(), compact_of.address()];
+            cuda.launch(("residual", "row_maps"), (rows.segments() as u32, 1, 1), (64, 1), 0, &all);
+            (source_of, compact_of)
+        });
+        Self { offsets, maps, groups: groups(rows) }
+    }
+
+    /// Where each segment begins in the compact matrix.
+    pub(crate) fn offsets(&self) -> u64 {
+        self.offsets.address()
+    }
+
+    /// The packed row of each compact one; null for the same.
+    pub(crate) fn source_of(&self) -> u64 {
+        self.maps.as_ref().map_or(0, |(source_of, _)| source_of.address())
+    }
+
+    /// The compact row of each packed one, or -1; null for the same.
+    pub(crate) fn compact_of(&self) -> u64 {
+        self.maps.as_ref().map_or(0, |(_, compact_of)| compact_of.address())
+    }
+
+    /// Whether packed and compact matrix are the same.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.maps.is_none()
+    }
+
+    pub(crate) fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+}
+
+fn groups(rows: &Rows) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for s in 0..rows.segments() {
+        let length = rows.segment_len(s);
+        match groups.last_mut().filter(|g| g.length == length) {
+            Some(group) => group.segments += 1,
+            None => groups.push(Group { first: s, segments: 1, length }),
+        }
+    }
+    groups
+}
+
+impl Cuda {
+    /// The device's form of some rows, made when first asked for.
+    pub(crate) fn rows<'a>(&self, rows: &'a Rows) -> &'a DeviceRows {
+        rows.on_device(|| DeviceRows::new(self, rows))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_of_one_length_form_a_group() {
+        let group = |first, segments, length| Group { first, segments, length };
+        assert_eq!(groups(&Rows::all([5, 5, 3, 3, 3, 5])), [group(0, 2, 5), group(2, 3, 3), group(5, 1, 5)]);
+        assert_eq!(groups(&Rows::all([])), []);
+    }
+}

@@ -1,0 +1,138 @@
+//! From pixels to the packed tokens of a batch.
+
+use super::linear::add_partials;
+use super::{Cuda, CudaBuffer, arguments};
+use crate::ops::{Grid, PixelData, Pixels, TokenLayout};
+use crate::tensor::{DType, Tensor};
+
+/// Parts in which the images of a group are summed up; fixed, for the same sums on any GPU.
+const IMAGE_PARTS: usize = 32;
+
+pub(crate) fn patchify(cuda: &Cuda, groups: &[Pixels<'_>], patch: usize, out: &mut Tensor) {
+    let mut address = out.cuda_address_mut();
+    for g in groups {
+        let values = g.count * g.patches(patch) * g.channels * patch * patch;
+        let shape = [g.height, g.width, g.channels, patch].map(|x| x as i32);
+        match &g.data {
+            PixelData::Bytes { mean, deviation, .. } | PixelData::Uploaded { mean, deviation, .. } => {
+                let held;
+                let pixels = match &g.data {
+                    PixelData::Uploaded { pixels, .. } => cuda.uploaded_address(pixels),
+                    PixelData::Bytes { pixels, .. } => {
+                        held = cuda.uploaded(pixels);
+                        held.address()
+                    }
+                    PixelData::Values(_) => 0,
+                };
+                let (mean, deviation) = (cuda.uploaded(mean), cuda.uploaded(deviation));
+                let arguments = arguments![
+                    pixels,
+                    mean.address(),
+                    deviation.address(),
+                    shape[0],
+                    shape[1],
+                    shape[2],
+                    shape[3],
+                    address,
+                ];
+                let grid = ((g.count * g.patches(patch)) as u32, 1, 1);
+                let bytes = g.channels * patch * patch;
+                cuda.launch(("tokens", "patchify_bytes"), grid, (256, 1), bytes, &arguments);
+            }
+            PixelData::Values(pixels) => {
+                let pixels = cuda.uploaded(&pixels.iter().map(|&x| x as f32).collect::<Vec<_>>());
+                let arguments =
+                    arguments![pixels.address(), g.count as i64, shape[0], shape[1], shape[2], shape[3], address];
+                cuda.launch_flat(("tokens", "patchify_values"), values, &arguments);
+            }
+        }
+        address += (values * out.dtype().size()) as u64;
+    }
+}
+
+/// How a grid's positions mix the learnt ones, [patches, learnt]; none where they are the learnt ones.
+fn mix(cuda: &Cuda, grid: &Grid, learnt: usize) -> Option<CudaBuffer> {
+    if grid.is_learnt() {
+        return None;
+    }
+    let mut weights = vec![0.0f32; grid.patches() * learnt];
+    for patch in 0..grid.patches() {
+        for (position, weight) in grid.taps(patch) {
+            weights[patch * learnt + position] += weight as f32;
+        }
+    }
+    Some(cuda.uploaded(&weights))
+}
+
+pub(crate) fn assemble(
+    cuda: &Cuda,
+    layout: &TokenLayout,
+    patches: &Tensor,
+    class: &Tensor,
+    position: &Tensor,
+    x: &mut Tensor,
+) {
+    let (dim, size) = (class.len(), x.dtype().size());
+    let learnt = position.len() / dim - 1;
+    let (mut from, mut to) = (patches.cuda_address(), x.cuda_address_mut());
+    for (count, grid) in layout.groups() {
+        let (count, cells) = (*count, grid.patches());
+        let mix = mix(cuda, grid, learnt);
+        let mixed = cuda.allocate(cells * dim, DType::F32);
+        let mix = mix.as_ref().map_or(0, CudaBuffer::address);
+        let arguments =
+            arguments![position.cuda_address(), mix, cells as i32, learnt as i32, dim as i32, mixed.address()];
+        cuda.launch_flat(("tokens", "mix_positions"), cells * dim, &arguments);
+        let arguments = arguments![
+            from,
+            class.cuda_address(),
+            position.cuda_address(),
+            mixed.address(),
+            count as i64,
+            cells as i32,
+            dim as i32,
+            to,
+        ];
+        cuda.launch_flat(("tokens", "assemble"), count * (cells + 1) * dim, &arguments);
+        from += (count * cells * dim * size) as u64;
+        to += (count * (cells + 1) * dim * size) as u64;
+    }
+}
+
+pub(crate) fn assemble_backward(
+    cuda: &Cuda,
+    layout: &TokenLayout,
+    dx: &Tensor,
+    [d_patches, d_class, d_position]: [&mut Tensor; 3],
+) {
+    let (dim, size) = (d_class.len(), dx.dtype().size());
+    let learnt = d_position.len() / dim - 1;
+    let (mut from, mut to) = (dx.cuda_address(), d_patches.cuda_address_mut());
+    for (count, grid) in layout.groups() {
+        let (count, cells) = (*count, grid.patches());
+        let columns = (cells + 1) * dim;
+        let per_part = count.div_ceil(IMAGE_PARTS).max(1);
+        let parts = count.div_ceil(per_part);
+        let partial = cuda.allocate(parts * columns, DType::F32);
+        let arguments =
+            arguments![from, count as i64, cells as i32, dim as i32, per_part as i32, to, partial.address()];
+        let blocks = (columns.div_ceil(256) as u32, parts as u32, 1);
+        cuda.launch(("tokens", "assemble_backward"), blocks, (256, 1), 0, &arguments);
+        let mut places = cuda.allocate(columns, DType::F32);
+        cuda.fill(&mut places, 0.0);
+        add_partials(cuda, partial.address(), parts, columns, places.address());
+        let mix = mix(cuda, grid, learnt);
+        let arguments = arguments![
+            places.address(),
+            mix.as_ref().map_or(0, CudaBuffer::address),
+            cells as i32,
+            learnt as i32,
+            dim as i32,
+            d_class.cuda_address_mut(),
+            d_position.cuda_address_mut(),
+        ];
+        cuda.launch_flat(("tokens", "add_place_gradients"), (learnt + 1) * dim, &arguments);
+        from += (count * (cells + 1) * dim * size) as u64;
+        to += (count * cells * dim * size) as u64;
+    }
+}
