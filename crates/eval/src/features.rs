@@ -121,8 +121,9 @@ pub fn extract(
         let data = PixelData::Bytes { pixels: &batch.pixels, mean, deviation };
         let images = Pixels { count: batch.indices.len(), height, width, channels, data };
         let output = vit.features(weights, device, &[images])?;
+        let values = output.to_f32();
         device.finish()?;
-        features.push(source, &batch.indices, &output.to_f32())
+        features.push(source, &batch.indices, &values)
     })?;
     Ok(Extraction { features, skipped })
 }

@@ -39,6 +39,13 @@ impl DropPath {
         Self { blocks }
     }
 
+    /// The choices of some of the segments, by their numbers.
+    pub fn segments(&self, take: impl Fn(usize) -> bool) -> Self {
+        let some = |flags: &[bool]| flags.iter().enumerate().filter(|&(i, _)| take(i)).map(|(_, &f)| f).collect();
+        let block = |b: &BlockChoice| BlockChoice { scale: b.scale, attention: some(&b.attention), mlp: some(&b.mlp) };
+        Self { blocks: self.blocks.iter().map(block).collect() }
+    }
+
     pub(crate) fn block(&self, i: usize) -> &BlockChoice {
         &self.blocks[i]
     }

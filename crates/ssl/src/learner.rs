@@ -24,6 +24,7 @@ pub struct Learner {
     pub optimizer: Optimizer,
     /// The loss with its centre.
     pub loss: DinoLoss,
+    accumulate: usize,
 }
 
 /// What a [`Learner`] is made from.
@@ -39,6 +40,8 @@ pub struct LearnerOptions {
     pub optimizer: OptimizerOptions,
     /// Seed of the initial weights.
     pub seed: u64,
+    /// Parts in which the images of a step are taken one after another; their gradients are added up.
+    pub accumulate: usize,
     /// Whether only the input of each block is kept, and the block computed again in the backward pass.
     pub checkpoint_activations: bool,
 }
@@ -82,7 +85,8 @@ impl Learner {
         let gradient = student.zeros_like();
         let optimizer = Optimizer::new(&layout, &student, head.magnitude(), options.optimizer);
         let loss = DinoLoss::new(device, count, p, options.loss)?;
-        Ok(Self { device: device.clone(), layout, vit, head, student, teacher, gradient, optimizer, loss })
+        let (device, accumulate) = (device.clone(), options.accumulate.max(1));
+        Ok(Self { device, layout, vit, head, student, teacher, gradient, optimizer, loss, accumulate })
     }
 
     /// The parameters by name.
@@ -106,7 +110,8 @@ impl Learner {
     }
 
     /// One iteration. `views` are the global crops and then, if there are any, the local ones, each view by view over the
-    /// same `batch` images. Where an error is returned no weight has changed; the loss's centre may have.
+    /// same `batch` images. Where a value is not finite no weight has changed; the loss's centre may have. After a failure of
+    /// the device nothing can be said of its memory.
     pub fn step(
         &mut self,
         views: &[Pixels<'_>],
@@ -135,15 +140,46 @@ impl Learner {
         drop_path: Option<&DropPath>,
         values: &StepValues,
     ) -> Result<LossReport, LearnError> {
-        let pairing = Pairing { batch, views: views.iter().map(|g| g.count).sum::<usize>() / batch };
-        let teacher = self.teacher_logits(&views[..1])?;
+        self.gradient.clear();
+        self.loss.start_step();
+        let parts = self.accumulate.min(batch);
+        if parts == 1 {
+            return self.add_gradient(views, 1, (batch, batch), drop_path, values);
+        }
+        let mut report: Option<LossReport> = None;
+        for part in 0..parts {
+            let images = part * batch / parts..(part + 1) * batch / parts;
+            let globals = views[0].count / batch;
+            let taken: Vec<Pixels<'_>> =
+                views.iter().flat_map(|g| g.images_of_each_view(batch, images.clone())).collect();
+            let drop_path = drop_path.map(|d| d.segments(|segment| images.contains(&(segment % batch))));
+            let share = images.len() as f64 / batch as f64;
+            let loss = self.add_gradient(&taken, globals, (images.len(), batch), drop_path.as_ref(), values)?;
+            let so_far = report.get_or_insert_with(LossReport::default);
+            so_far.loss += loss.loss;
+            so_far.teacher_entropy += share * loss.teacher_entropy;
+            so_far.assignments.extend(loss.assignments);
+        }
+        Ok(report.unwrap_or_default())
+    }
+
+    /// Adds the gradient of `batch` images of a step, out of `of`, whose first `globals` groups are the global crops.
+    fn add_gradient(
+        &mut self,
+        views: &[Pixels<'_>],
+        globals: usize,
+        (batch, of): (usize, usize),
+        drop_path: Option<&DropPath>,
+        values: &StepValues,
+    ) -> Result<LossReport, LearnError> {
+        let pairing = Pairing { batch, of, views: views.iter().map(|g| g.count).sum::<usize>() / batch };
+        let teacher = self.teacher_logits(&views[..globals])?;
         let teacher = Side { logits: teacher, magnitude: &self.teacher[self.head.magnitude()] };
 
         let (features, saved) = self.vit.forward(&self.student, &self.device, views, drop_path)?;
         let embedded = self.head.embed(&self.student, features);
         let logits = self.head.logits(&self.student, &embedded);
 
-        self.gradient.clear();
         let magnitude = self.head.magnitude();
         let student = Side { logits, magnitude: &self.student[magnitude] };
         let (d_logits, loss) = self.loss.forward_backward(

@@ -18,6 +18,8 @@ pub struct DinoLoss {
     center: Tensor,
     /// Zeros, for the modes whose logits have no shift.
     nothing: Tensor,
+    /// What the centre moves towards by each part of a step that is not complete, with the images of the part.
+    parts: Vec<(usize, Tensor)>,
 }
 
 /// What a [`DinoLoss`] is made from.
@@ -49,6 +51,8 @@ pub struct Side<'a> {
 pub struct Pairing {
     /// Images.
     pub batch: usize,
+    /// Images of the whole step: more than `batch` where a step is taken in parts.
+    pub of: usize,
     /// Student views of each image, the global ones first.
     pub views: usize,
 }
@@ -70,7 +74,7 @@ impl Pairing {
 }
 
 /// What a step's loss was, and what it says of the run's health.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LossReport {
     /// Mean cross-entropy over images and terms.
     pub loss: f64,
@@ -95,7 +99,13 @@ impl DinoLoss {
             Prototypes::Vmf => Some(LogNormalizer::new(p)?),
             Prototypes::None | Prototypes::L2 => None,
         };
-        Ok(Self { options, normalizer, center: device.zeros_exact(&[count]), nothing: device.zeros_exact(&[count]) })
+        Ok(Self {
+            options,
+            normalizer,
+            center: device.zeros_exact(&[count]),
+            nothing: device.zeros_exact(&[count]),
+            parts: Vec::new(),
+        })
     }
 
     /// c.
@@ -109,7 +119,8 @@ impl DinoLoss {
     }
 
     /// The loss; the gradient of the student's raw logits replaces them in the returned logits, and the part of g's
-    /// gradient that flows through the log-normaliser is added to `d_magnitude`. Moves the centre, after using it.
+    /// gradient that flows through the log-normaliser is added to `d_magnitude`. Moves the centre, after using it; where a
+    /// step is taken in parts, after the last of them.
     pub fn forward_backward(
         &mut self,
         mut student: Side<'_>,
@@ -134,7 +145,7 @@ impl DinoLoss {
             None => (&self.nothing, None),
         };
         let targets_of: Vec<Vec<usize>> = (0..student.logits.raw.rows()).map(|row| pairing.targets(row)).collect();
-        let weight = 1.0 / (pairing.batch * pairing.terms()) as f64;
+        let weight = 1.0 / (pairing.of * pairing.terms()) as f64;
         let losses = ops::cross_entropy(&mut student.logits.raw, scale, shift, &targets, &targets_of, weight);
         let loss = losses.iter().sum::<f64>() * weight;
         if !loss.is_finite() {
@@ -144,10 +155,44 @@ impl DinoLoss {
         ops::add_scale_gradient(&mut student.logits.raw, scale, slope.map(|s| (s, d_magnitude)));
 
         let statistic = self.center_statistic(&teacher.logits.raw, delta, teacher_temperature);
-        let floor = self.options.center_floor.filter(|_| self.options.centering == Centering::Probability);
-        ops::move_towards(&mut self.center, &statistic, self.options.center_momentum, floor);
+        self.parts.push((pairing.batch, statistic));
+        if self.parts.iter().map(|(images, _)| images).sum::<usize>() == pairing.of {
+            self.move_center();
+        }
         let assignments = summaries.into_iter().map(|(_, best)| best).collect();
         Ok((student.logits, LossReport { loss, teacher_entropy, assignments }))
+    }
+
+    /// Forgets the parts of a step that was not completed.
+    pub fn start_step(&mut self) {
+        self.parts.clear();
+    }
+
+    fn move_center(&mut self) {
+        let parts = std::mem::take(&mut self.parts);
+        let Some((_, first)) = parts.first() else { return };
+        let joined = (parts.len() > 1).then(|| {
+            let (device, shape) = (first.device().clone(), first.shape().to_vec());
+            let parts: Vec<(f64, Vec<f64>)> = parts.iter().map(|(images, t)| (*images as f64, t.to_f64())).collect();
+            device.exact_from_f64(&shape, &self.join(&parts))
+        });
+        let floor = self.options.center_floor.filter(|_| self.options.centering == Centering::Probability);
+        let statistic = joined.as_ref().unwrap_or(first);
+        ops::move_towards(&mut self.center, statistic, self.options.center_momentum, floor);
+    }
+
+    /// The statistic of all images from those of the parts: a mean, or the logarithm of a mean.
+    fn join(&self, parts: &[(f64, Vec<f64>)]) -> Vec<f64> {
+        let images: f64 = parts.iter().map(|(n, _)| n).sum();
+        (0..parts[0].1.len())
+            .map(|k| match self.options.centering {
+                Centering::Logit => parts.iter().map(|(n, s)| n / images * s[k]).sum(),
+                Centering::Probability => {
+                    let most = parts.iter().map(|(_, s)| s[k]).fold(f64::NEG_INFINITY, f64::max);
+                    most + parts.iter().map(|(n, s)| n / images * (s[k] - most).exp()).sum::<f64>().ln()
+                }
+            })
+            .collect()
     }
 
     /// q = softmax(l_t - c). Without vMF prototypes a logit centre is kept in units of <w, y> and divided by tau_t with

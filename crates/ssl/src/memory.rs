@@ -6,8 +6,11 @@ use tensor::ops::{PixelData, Pixels};
 use crate::learner::{LearnError, Learner, LearnerOptions};
 use crate::schedule::StepValues;
 
-/// Batches whose pixels are on the GPU at a time: the one in use, the next, and the one on its way.
-const BATCHES: usize = 3;
+/// Batches whose pixels are on the GPU at a time: the one in use, those sent ahead, and the one on its way.
+const BATCHES: usize = crate::trainer::AHEAD + 2;
+
+/// Drop path makes matrices of other sizes in every step, which do not fit together as closely as those of the plan.
+const MARGIN: f64 = 1.03;
 
 /// Images of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +88,7 @@ pub fn plan_and_reserve(
     });
     let Some((state, used)) = planned else { return Ok(None) };
     let pixels: usize = views.iter().map(|v| v.bytes()).sum();
-    let plan = MemoryPlan { state: state?, total: used.peak_bytes + BATCHES * pixels };
-    device.reserve(plan.total)?;
-    Ok(Some(plan))
+    let (state, tensors) = (state?, (MARGIN * used.peak_bytes as f64) as usize);
+    device.reserve(tensors, BATCHES * pixels)?;
+    Ok(Some(MemoryPlan { state, total: tensors + BATCHES * pixels }))
 }

@@ -53,7 +53,7 @@ impl Problem {
         };
         Self {
             p: 16,
-            pairing: Pairing { batch: 2, views: 4 },
+            pairing: Pairing { batch: 2, of: 2, views: 4 },
             magnitude: (0..6).map(|k| 1.0 + 0.5 * f64::from(k)).collect(),
             direction: grid(6, |k, j| (1.0 + 0.7 * k + 0.3 * j).sin()),
             student: grid(8, |n, j| (0.5 + 0.8 * n + 0.55 * j).sin()),
@@ -92,7 +92,7 @@ impl Problem {
             rows.flatten().copied().collect::<Vec<_>>()
         };
         Self {
-            pairing: Pairing { batch: 1, ..self.pairing },
+            pairing: Pairing { batch: 1, of: 1, ..self.pairing },
             student: pick(&self.student),
             teacher: pick(&self.teacher),
             ..self.clone()
@@ -245,7 +245,7 @@ fn a_probability_centre_moves_towards_the_log_of_the_mean_probability() {
 
 #[test]
 fn equal_prototypes_get_equal_centres() {
-    let mut problem = Problem::random(4, 16, 6, Pairing { batch: 3, views: 4 });
+    let mut problem = Problem::random(4, 16, 6, Pairing { batch: 3, of: 3, views: 4 });
     problem.direction.copy_within(0..16, 5 * 16);
     let outcome = problem.run(&f64_device(), options(Prototypes::Vmf, Centering::Probability));
     assert_eq!(outcome.center[0], outcome.center[5]);
@@ -254,10 +254,10 @@ fn equal_prototypes_get_equal_centres() {
 
 #[test]
 fn two_views_make_two_terms() {
-    let problem = Problem::random(5, 16, 7, Pairing { batch: 3, views: 2 });
+    let problem = Problem::random(5, 16, 7, Pairing { batch: 3, of: 3, views: 2 });
     assert_eq!(problem.pairing.terms(), 2);
-    assert_eq!(Pairing { batch: 3, views: 10 }.terms(), 18);
-    assert_eq!(Pairing { batch: 3, views: 12 }.terms(), 22);
+    assert_eq!(Pairing { batch: 3, of: 3, views: 10 }.terms(), 18);
+    assert_eq!(Pairing { batch: 3, of: 3, views: 12 }.terms(), 22);
 
     let temper = |rows: Vec<Vec<f64>>, tau: f64| {
         rows.iter().map(|r| softmax(&r.iter().map(|l| l / tau).collect::<Vec<_>>())).collect::<Vec<_>>()
@@ -275,7 +275,7 @@ fn two_views_make_two_terms() {
 
 #[test]
 fn a_student_that_agrees_with_its_teacher_pays_the_entropy() {
-    let mut problem = Problem::random(6, 16, 9, Pairing { batch: 2, views: 4 });
+    let mut problem = Problem::random(6, 16, 9, Pairing { batch: 2, of: 2, views: 4 });
     problem.teacher_temperature = STUDENT_TEMPERATURE;
     problem.teacher.copy_within(0..32, 32);
     problem.student = problem.teacher.repeat(2);
@@ -330,7 +330,7 @@ fn two_workers_with_half_the_batch_each_agree_with_one() {
 fn sharp_prototypes_keep_a_finite_centre_in_single_precision_where_the_mean_probability_underflows() {
     let device = Device::cpu(CpuOptions { threads: Some(2), ..CpuOptions::default() }).unwrap();
     let (count, p, tau) = (65_536, 256, 0.04);
-    let mut problem = Problem::random(7, p, count, Pairing { batch: 4, views: 2 });
+    let mut problem = Problem::random(7, p, count, Pairing { batch: 4, of: 4, views: 2 });
     problem.magnitude.fill(40.0);
     problem.teacher_temperature = tau;
 

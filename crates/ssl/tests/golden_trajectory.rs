@@ -33,6 +33,7 @@ fn learner(prototypes: Prototypes, centering: Centering) -> Learner {
             decay_magnitude: true,
         },
         seed: 0,
+        accumulate: 1,
         checkpoint_activations: false,
     };
     let mut learner = Learner::new(&f64_device(), options).unwrap();

@@ -37,7 +37,11 @@ fn learner(device: &Device, prototypes: Prototypes, centering: Centering, batch_
         train_magnitude: prototypes != Prototypes::L2,
         decay_magnitude: true,
     };
-    Learner::new(device, LearnerOptions { vit, head, loss, optimizer, seed: 5, checkpoint_activations: false }).unwrap()
+    Learner::new(
+        device,
+        LearnerOptions { vit, head, loss, optimizer, seed: 5, accumulate: 1, checkpoint_activations: false },
+    )
+    .unwrap()
 }
 
 /// Images of random boxes, so that there is something to learn.
@@ -61,36 +65,52 @@ fn images(seed: u64, count: usize, side: usize) -> Vec<u8> {
     pixels
 }
 
+/// The views of a step: globals, then locals.
+fn views_of(step: usize) -> [Vec<u8>; 2] {
+    [images(step as u64, 2 * BATCH, 64), images(step as u64, LOCALS * BATCH, 32)]
+}
+
 /// The losses and gradient norms of some steps.
 fn train(learner: &mut Learner, steps: usize, lr: f64) -> Vec<(f64, f64)> {
-    let depth = learner.vit().config().depth;
     (0..steps)
         .map(|step| {
-            let (globals, locals) = (images(step as u64, 2 * BATCH, 64), images(step as u64, LOCALS * BATCH, 32));
-            let (mean, deviation) = (&[0.5f32; 3][..], &[0.25f32; 3][..]);
-            let group = |count, side, pixels| Pixels {
-                count,
-                height: side,
-                width: side,
-                channels: 3,
-                data: PixelData::Bytes { pixels, mean, deviation },
-            };
-            let views = [group(2 * BATCH, 64, &globals[..]), group(LOCALS * BATCH, 32, &locals[..])];
-            let segments = (2 + LOCALS) * BATCH;
-            let keys = (0..segments).map(|s| Key::new(0, Purpose::DropPath).epoch(step as u64).sample(s as u64));
-            let drop_path = DropPath::draw(0.1, depth, keys);
-            let values = StepValues {
-                epoch: 1,
-                lr,
-                weight_decay: 0.04,
-                momentum: 0.99,
-                teacher_temperature: 0.04,
-                last_layer_frozen: false,
-            };
-            let report = learner.step(&views, BATCH, Some(&drop_path), &values).unwrap();
-            (report.loss.loss, report.gradient.norm)
+            let [globals, locals] = views_of(step);
+            let data = |pixels| PixelData::Bytes { pixels, mean: &[0.5; 3], deviation: &[0.25; 3] };
+            one_step(learner, step, lr, [data(&globals), data(&locals)])
         })
         .collect()
+}
+
+/// The same with images that are sent while the step before computes.
+fn train_on_images_sent_ahead(learner: &mut Learner, steps: usize, lr: f64) -> Vec<(f64, f64)> {
+    let device = learner.device().clone();
+    let send = |step: usize| views_of(step).map(|bytes| device.upload_pixels(&bytes).unwrap());
+    let mut next = send(0);
+    (0..steps)
+        .map(|step| {
+            let sent = std::mem::replace(&mut next, send(step + 1));
+            let data = |pixels| PixelData::Uploaded { pixels, first: 0, mean: &[0.5; 3], deviation: &[0.25; 3] };
+            one_step(learner, step, lr, [data(&sent[0]), data(&sent[1])])
+        })
+        .collect()
+}
+
+fn one_step(learner: &mut Learner, step: usize, lr: f64, [globals, locals]: [PixelData<'_>; 2]) -> (f64, f64) {
+    let group = |count, side, data| Pixels { count, height: side, width: side, channels: 3, data };
+    let views = [group(2 * BATCH, 64, globals), group(LOCALS * BATCH, 32, locals)];
+    let segments = (2 + LOCALS) * BATCH;
+    let keys = (0..segments).map(|s| Key::new(0, Purpose::DropPath).epoch(step as u64).sample(s as u64));
+    let drop_path = DropPath::draw(0.1, learner.vit().config().depth, keys);
+    let values = StepValues {
+        epoch: 1,
+        lr,
+        weight_decay: 0.04,
+        momentum: 0.99,
+        teacher_temperature: 0.04,
+        last_layer_frozen: false,
+    };
+    let report = learner.step(&views, BATCH, Some(&drop_path), &values).unwrap();
+    (report.loss.loss, report.gradient.norm)
 }
 
 const MODES: [(Prototypes, Centering, bool); 4] = [
@@ -182,6 +202,8 @@ fn a_gpu_follows_the_loss_curve_of_the_cpu() {
 #[test]
 fn a_gpu_trains_to_the_same_bits_twice() {
     let Some(device) = gpu(CudaPrecision::Bf16) else { return };
-    let run = || train(&mut learner(&device, Prototypes::Vmf, Centering::Probability, true), 10, 5e-4);
-    assert_eq!(run(), run());
+    let new = || learner(&device, Prototypes::Vmf, Centering::Probability, true);
+    let first = train(&mut new(), 10, 5e-4);
+    assert_eq!(train(&mut new(), 10, 5e-4), first);
+    assert_eq!(train_on_images_sent_ahead(&mut new(), 10, 5e-4), first);
 }

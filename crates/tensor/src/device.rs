@@ -64,7 +64,7 @@ pub enum DeviceError {
     /// The GPU's memory is not enough.
     #[error(
         "the GPU's memory is used up: {} more are needed, {} are held already and {} of {} are free. Ways out: a smaller \
-         --batch-size, fewer --local-crops, --set checkpoint_activations=true",
+         --batch-size, --set accumulate=4 (the batch in four parts), --set checkpoint_activations=true (a third more time)",
         Gib(*wanted), Gib(*held), Gib(*free), Gib(*total)
     )]
     OutOfMemory {
@@ -217,9 +217,12 @@ impl Device {
         Some((done, used))
     }
 
-    /// Takes memory of a GPU at once for the tensors to come, so that work which does not fit fails now.
-    pub fn reserve(&self, bytes: usize) -> Result<(), DeviceError> {
-        self.as_cuda().map_or(Ok(()), |cuda| cuda.reserve(bytes as u64))
+    /// Takes memory of a GPU at once, for the tensors to come and for the pixels of batches sent to it, so that work which
+    /// does not fit fails now.
+    pub fn reserve(&self, tensors: usize, pixels: usize) -> Result<(), DeviceError> {
+        let Some(cuda) = self.as_cuda() else { return Ok(()) };
+        cuda.reserve(tensors as u64)?;
+        cuda.reserve_pixels(pixels as u64)
     }
 
     /// Starts sending the bytes of images to a GPU, beside whatever it computes; none for a CPU, which reads them where they

@@ -174,10 +174,12 @@ impl Tensor {
             Storage::F64(b) if cfg!(target_endian = "little") => Cow::Borrowed(bytemuck::cast_slice(b.as_slice())),
             Storage::F32(b) => b.as_slice().iter().flat_map(|x| x.to_le_bytes()).collect(),
             Storage::F64(b) => b.as_slice().iter().flat_map(|x| x.to_le_bytes()).collect(),
-            Storage::Cuda(b) => match b.dtype {
-                DType::Bf16 => self.download::<u16>().into_iter().flat_map(u16::to_le_bytes).collect(),
-                DType::F32 | DType::F64 => self.download::<f32>().into_iter().flat_map(f32::to_le_bytes).collect(),
-            },
+            // A GPU is little-endian too.
+            Storage::Cuda(b) => self
+                .device
+                .as_cuda()
+                .map_or_else(Vec::new, |c| c.download(b.address(), self.len() * b.dtype.size()))
+                .into(),
         }
     }
 

@@ -30,6 +30,9 @@ pub struct BenchStepArgs {
     /// Where to compute.
     #[command(flatten)]
     pub device: DeviceArgs,
+    /// Parts in which the images of a step are taken one after another: less memory
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub accumulate: u32,
     /// Keep only the input of each block, and compute the block again in the backward pass: less memory, more time
     #[arg(long)]
     pub checkpoint_activations: bool,
@@ -48,7 +51,7 @@ Examples:
   dino-vmf bench step --steps 10 --threads 2 --json
 
 mfu is the share of the device's matrix-product rate that a step reaches, counting the operations that published figures
-count: of the data sheet's rate on an H100, H200 or A100, of a rate measured just before on anything else.";
+count: of the data sheet's rate on an H100, H200 or A100, of a rate measured right after on anything else.";
 
 /// `bench data`.
 #[derive(Debug, Args)]

@@ -36,6 +36,8 @@ pub struct StepBench {
     pub out_dim: usize,
     /// Timed steps, after some that are not.
     pub steps: usize,
+    /// Parts in which the images of a step are taken.
+    pub accumulate: usize,
     /// Whether blocks are computed again in the backward pass.
     pub checkpoint_activations: bool,
 }
@@ -78,11 +80,13 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
         local_crops: args.local_crops as usize,
         out_dim: args.out_dim as usize,
         steps: args.steps as usize,
+        accumulate: args.accumulate as usize,
         checkpoint_activations: args.checkpoint_activations,
     };
-    let gemm_gflops = gemm_gflops(&device);
     let figures = step(&device, &bench)?;
-    let mfu = figures.gflops / device.peak_gflops().unwrap_or(gemm_gflops);
+    let gemm_gflops = gemm_gflops(&device);
+    let peak_gflops = device.peak_gflops().unwrap_or(gemm_gflops);
+    let mfu = figures.gflops / peak_gflops;
     let shares = shares(&figures);
     if args.json {
         let object = json!({
@@ -106,7 +110,7 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
     }
     output::result(&format!(
         "{}/{}, batch {}, 2 + {} crops, K {}, on {}\n  {:.2} images/s, {:.0} ms a step ({} of {})\n  \
-         {:.0} GFLOP/s, {:.0} % of the {:.0} GFLOP/s of a matrix product here\n  {} peak memory{detail}",
+         {:.0} GFLOP/s, {:.0} % of {:.0} GFLOP/s ({})\n  {} peak memory{detail}",
         bench.arch,
         bench.patch_size,
         bench.batch_size,
@@ -119,12 +123,13 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
         bench.steps,
         figures.gflops,
         100.0 * mfu,
-        gemm_gflops,
+        peak_gflops,
+        if device.peak_gflops().is_some() { "the data sheet's" } else { "a matrix product here" },
         output::bytes(figures.peak_memory_bytes),
     ))
 }
 
-/// The share of the median step in each group of kernels, and in none of them.
+/// The share of a step in each group of kernels, and in none of them.
 fn shares(figures: &StepFigures) -> Vec<(String, Value)> {
     let mut shares: Vec<(String, f64)> = Vec::new();
     for k in &figures.kernels {
@@ -188,6 +193,7 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnErro
         },
         optimizer: OptimizerOptions { adam: AdamW::default(), clip: 3.0, train_magnitude: true, decay_magnitude: true },
         seed: 0,
+        accumulate: bench.accumulate,
         checkpoint_activations: bench.checkpoint_activations,
     };
     let shape = |views: usize, side| {
@@ -212,7 +218,7 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnErro
     let (mean, deviation) = (&IMAGENET_MEAN[..], &IMAGENET_STD[..]);
     let group = |count, side, pixels, sent| {
         let data = match sent {
-            Some(pixels) => PixelData::Uploaded { pixels, mean, deviation },
+            Some(pixels) => PixelData::Uploaded { pixels, first: 0, mean, deviation },
             None => PixelData::Bytes { pixels, mean, deviation },
         };
         Pixels { count, height: side, width: side, channels: 3, data }

@@ -146,6 +146,7 @@ impl RawRecipe {
             center_floor: self.center_floor.or_default(None),
             seed: self.seed.or_default(0),
             workers: self.workers.or_default(0),
+            accumulate: self.accumulate.or_default(1),
             checkpoint_activations: self.checkpoint_activations.or_default(false),
             max_bad_share: self.max_bad_share.or_default(0.05),
             knn_every: self.knn_every.or_derive(|| {

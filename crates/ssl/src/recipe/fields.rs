@@ -198,6 +198,9 @@ recipe! {
     seed: u64, Rule::Whole(0, i64::MAX as u64), Fixed;
     /// Threads that prepare images; 0 is one for each core.
     workers: usize, Rule::Whole(0, 1024), Free;
+    /// Parts in which the images of a step are taken one after another, their gradients added up: less memory. The same
+    /// numbers up to rounding, unless the head has batch normalisation, whose statistics are then those of a part.
+    accumulate: usize, Rule::Whole(1, 65_536), Fixed;
     /// Whether only the input of each block is kept and the block computed again in the backward pass: less memory, a
     /// third more time, the same numbers.
     checkpoint_activations: bool, Rule::Flag, Free;

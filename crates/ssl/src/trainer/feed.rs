@@ -13,7 +13,7 @@ use tensor::{Device, UploadedPixels};
 use super::setup::{pixels, uploaded_pixels};
 
 /// Batches that are sent ahead of the one in use.
-const AHEAD: usize = 1;
+pub(crate) const AHEAD: usize = 1;
 
 /// A batch, with its pixels on the GPU where there is one.
 pub(super) struct Fed {

@@ -25,6 +25,7 @@ use crate::recipe::Recipe;
 use crate::run::{Checkpoints, EventLog, MetricsLog, Record, RunError, RunFolder};
 use crate::schedule::{Schedules, StepValues};
 
+pub(crate) use feed::AHEAD;
 use feed::{Fed, Feed};
 use setup::{first_pixels, view_shapes};
 pub use setup::{learner_options, loader_config, pixels, vit_config};
@@ -321,6 +322,7 @@ impl Trainer {
         }
         let mut record = Record::new(self.step).whole("epoch", epoch as i64);
         let found = observer.evaluate(&self.learner, epoch);
+        self.learner.device().trouble().map_err(LearnError::from)?;
         if found.is_empty() {
             return Ok(());
         }

@@ -51,6 +51,7 @@ pub fn learner_options(recipe: &Recipe) -> Result<LearnerOptions, ConfigError> {
         loss,
         optimizer,
         seed: recipe.seed(),
+        accumulate: recipe.accumulate(),
         checkpoint_activations: recipe.checkpoint_activations(),
     })
 }
@@ -109,7 +110,7 @@ pub fn uploaded_pixels<'a>(group: &CropGroup, sent: &'a UploadedPixels) -> Pixel
         height: group.height,
         width: group.width,
         channels: group.channels,
-        data: PixelData::Uploaded { pixels: sent, mean, deviation },
+        data: PixelData::Uploaded { pixels: sent, first: 0, mean, deviation },
     }
 }
 

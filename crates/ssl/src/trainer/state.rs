@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tensor::{DType, ParamId, ParamSet, Tensor};
 
 use crate::health::Health;
-use crate::learner::Learner;
-use crate::run::{Checkpoint, Element, RunError, TensorRef};
+use crate::learner::{LearnError, Learner};
+use crate::run::{Checkpoint, Element, TensorRef};
 
 use super::TrainError;
 
@@ -27,13 +27,15 @@ pub(super) fn save(
     step: u64,
     learner: &Learner,
     health: &Health,
-) -> Result<(), RunError> {
+) -> Result<(), TrainError> {
     let mut named: Vec<(String, &Tensor)> = Vec::new();
     for (word, set) in sets(learner) {
         named.extend(learner.layout().specs().iter().zip(set.iter()).map(|(s, t)| (format!("{word}/{}", s.name), t)));
     }
     named.push(("center".into(), learner.loss.center()));
     let bytes: Vec<Cow<'_, [u8]>> = named.iter().map(|(_, t)| t.to_le_bytes()).collect();
+    // A device that has failed gives zeros, which must not take the place of a good checkpoint.
+    learner.device().finish().map_err(LearnError::from)?;
     let tensors: Vec<TensorRef<'_>> = named
         .iter()
         .zip(&bytes)
@@ -43,7 +45,8 @@ pub(super) fn save(
         "optimizer_steps": learner.optimizer.steps,
         "assignments": health.assignments().collect::<Vec<u32>>(),
     });
-    checkpoints.write(step, &tensors, &state.to_string()).map(|_| ())
+    checkpoints.write(step, &tensors, &state.to_string())?;
+    Ok(())
 }
 
 /// Sets a learner to what a checkpoint holds; returns the health that goes with it.

@@ -55,11 +55,12 @@ pub(crate) fn forward(cuda: &Cuda, shape: Shape<'_>, qkv: &Tensor, out: &mut Ten
         ];
         let strips = length.div_ceil(STRIP);
         if length <= SHORT && cuda.fits_shared(4096 * strips) {
+            let kernel = ("attention_forward", "attention_forward");
             let grid = (heads * segments as u32, 1, 1);
-            cuda.launch(("attention", "attention_forward"), grid, (warps(strips, 8), 1), 4096 * strips, &arguments);
+            cuda.launch(kernel, grid, (warps(strips, 8), 1), 4096 * strips, &arguments);
         } else {
             let grid = (length.div_ceil(128) as u32, heads, segments as u32);
-            cuda.launch(("attention", "attention_forward_long"), grid, (256, 1), 0, &arguments);
+            cuda.launch(("attention_forward", "attention_forward_long"), grid, (256, 1), 0, &arguments);
         }
     }
 }
@@ -86,7 +87,7 @@ pub(crate) fn backward(
     if any_long {
         let arguments = arguments![out.cuda_address(), d_out.cuda_address(), pairs as i64, dots.address()];
         let grid = (pairs.div_ceil(32) as u32, 1, 1);
-        cuda.launch(("attention", "attention_backward_dots"), grid, (256, 1), 0, &arguments);
+        cuda.launch(("attention_backward", "attention_backward_dots"), grid, (256, 1), 0, &arguments);
     }
     for &Group { first, segments, length } in shape.keys.groups().iter().filter(|g| g.length > 0) {
         let strips = length.div_ceil(STRIP);
@@ -96,12 +97,18 @@ pub(crate) fn backward(
         if is_short(length) {
             let arguments = arguments![x, offsets, first, count, scale, out.cuda_address(), dy, lse, to];
             let grid = (heads * segments as u32, 1, 1);
-            cuda.launch(("attention", "attention_backward"), grid, (warps(strips, 7), 1), 8320 * strips, &arguments);
+            cuda.launch(
+                ("attention_backward", "attention_backward"),
+                grid,
+                (warps(strips, 7), 1),
+                8320 * strips,
+                &arguments,
+            );
         } else {
             let arguments = arguments![x, offsets, first, count, scale, dy, lse, dots.address(), to];
             let grid = |per_block: usize| (strips.div_ceil(per_block) as u32, heads, segments as u32);
-            cuda.launch(("attention", "attention_backward_keys_long"), grid(7), (224, 1), 0, &arguments);
-            cuda.launch(("attention", "attention_backward_queries_long"), grid(8), (256, 1), 0, &arguments);
+            cuda.launch(("attention_backward", "attention_backward_keys_long"), grid(7), (224, 1), 0, &arguments);
+            cuda.launch(("attention_backward", "attention_backward_queries_long"), grid(8), (256, 1), 0, &arguments);
         }
     }
 }
@@ -163,6 +170,7 @@ pub(crate) fn class_backward(
 
 /// The grid of the plain kernels: a block for some rows of a segment and a head.
 fn plain_grid(shape: Shape<'_>) -> (u32, u32, u32) {
+    assert!(shape.head_dim <= 128, "heads of {} columns; the plain kernels take up to 128", shape.head_dim);
     let segments: usize = shape.keys.groups().iter().map(|g| g.segments).sum();
     let longest = shape.keys.groups().iter().map(|g| g.length).max().unwrap_or(0);
     (segments as u32, shape.heads as u32, longest.div_ceil(32).max(1) as u32)

@@ -202,8 +202,8 @@ impl Cuda {
         let addresses = [a.address, b.address, to.address, to.added_to.unwrap_or(to.address)];
         let size = self.dtype().size() as u64;
         let strides = [a.columns, b.columns, columns].map(|c| c as u64 * size);
-        let shared = addresses.iter().chain(&strides).fold(256, |bits, x| bits | x);
-        let alignment = (1u32 << shared.trailing_zeros().min(8)).min(16);
+        let shared = addresses.iter().chain(&strides).fold(16, |bits, x| bits | x);
+        let alignment = 1u32 << shared.trailing_zeros();
         let key = Key {
             m: columns as u64,
             n: rows as u64,
@@ -221,15 +221,27 @@ impl Cuda {
         }
     }
 
+    /// With the algorithm of the rounded shape, or where that one refuses, of the exact one.
     fn multiply(&self, key: &Key, a: Matrix, b: Matrix, to: Product) -> Result<(), result::CublasError> {
         let rounded = |x: u64| if x > BUCKET { x.next_multiple_of(BUCKET) } else { x };
         let class = Key { n: rounded(key.n), k: rounded(key.k), ..*key };
+        self.multiply_as(&class, key, a, b, to).or_else(|_| self.multiply_as(key, key, a, b, to))
+    }
+
+    fn multiply_as(
+        &self,
+        class: &Key,
+        key: &Key,
+        a: Matrix,
+        b: Matrix,
+        to: Product,
+    ) -> Result<(), result::CublasError> {
         let mut chosen = self.gpu.blas.chosen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let algorithm = match chosen.get(&class) {
+        let algorithm = match chosen.get(class) {
             Some(&algorithm) => algorithm,
             None => {
-                let algorithm = choose(&self.gpu.blas, &class, &to)?;
-                *chosen.entry(class).or_insert(algorithm)
+                let algorithm = choose(&self.gpu.blas, class, &to)?;
+                *chosen.entry(*class).or_insert(algorithm)
             }
         };
         drop(chosen);

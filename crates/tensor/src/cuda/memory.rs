@@ -1,6 +1,6 @@
 //! Device memory: a few large blocks of the driver's, cut up here.
 //!
-//! All work is queued on one stream, so memory that a dropped tensor gives back can be handed out again at once: whatever
+//! All that works on an arena's memory is queued on one stream, so memory that a dropped tensor gives back can be handed out again at once: whatever
 //! still reads it was queued before whatever writes it next.
 
 use std::collections::{BTreeMap, BTreeSet};

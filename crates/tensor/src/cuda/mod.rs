@@ -1,6 +1,6 @@
 //! The operations on an NVIDIA GPU.
 //!
-//! One stream, on which everything is queued in the order of the calls; kernels of our own (`kernels/*.cu`) and matrix
+//! One stream, on which all work is queued in the order of the calls, and another that brings images; kernels of our own (`kernels/*.cu`) and matrix
 //! products by cuBLASLt. Activations are bf16 (or f32, for proof), parameters and statistics f32. No operation returns an
 //! error: the first trouble is kept, later work is skipped, and `Device::finish` reports it.
 
@@ -95,10 +95,10 @@ impl Cuda {
         let driver = |what: &'static str| move |e: result::DriverError| missing(format!("{what}: {e}"));
         result::init().map_err(driver("the driver does not start"))?;
         let count = result::device::get_count().map_err(driver("no GPUs can be listed"))?;
-        let index = options.index as i32;
-        if index >= count {
-            return Err(missing(format!("there is no GPU {index}; this machine has {count}")));
-        }
+        let index = match i32::try_from(options.index) {
+            Ok(index) if index < count => index,
+            _ => return Err(missing(format!("there is no GPU {}; this machine has {count}", options.index))),
+        };
         let device = result::device::get(index).map_err(driver("the GPU does not answer"))?;
         let about = about(device).map_err(driver("the GPU does not tell what it is"))?;
         if about.capability < (8, 0) {
@@ -166,15 +166,28 @@ impl Cuda {
     }
 
     pub(crate) fn memory_use(&self) -> DeviceUse {
-        self.arena.in_use()
+        let tensors = self.arena.in_use();
+        if self.plans {
+            return tensors;
+        }
+        let pixels = self.gpu.slots.in_use();
+        DeviceUse {
+            live_bytes: tensors.live_bytes + pixels.live_bytes,
+            peak_bytes: tensors.peak_bytes + pixels.peak_bytes,
+        }
     }
 
     /// Dense bf16 matrix products by the data sheet, in GFLOP/s, where it is known.
     pub(crate) fn peak_gflops(&self) -> Option<f64> {
-        match self.gpu.about.capability {
-            (9, 0) => Some(989_400.0),
-            (8, 0) => Some(312_000.0),
-            _ => None,
+        let name = &self.gpu.about.name;
+        // Cards of the same chip for other slots have other clocks.
+        let is = |part: &str| name.contains(part) && !name.contains("PCIe") && !name.contains("NVL");
+        if is("H200") || is("H100") {
+            Some(989_400.0)
+        } else if is("A100") {
+            Some(312_000.0)
+        } else {
+            None
         }
     }
 

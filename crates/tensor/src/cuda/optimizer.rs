@@ -119,7 +119,7 @@ pub(crate) fn squared_norms(cuda: &Cuda, set: &ParamSet) -> Vec<f64> {
     let norms = cuda.scratch(set.len() * 8);
     let arguments = arguments![table.address(), places.address(), partial.address()];
     cuda.launch(("optimizer", "squared_chunks"), (blocks.len() as u32, 1, 1), (256, 1), 0, &arguments);
-    let arguments = arguments![partial.address(), starts.address(), set.len() as i32, norms.address()];
+    let arguments = arguments![partial.address(), starts.address(), norms.address()];
     cuda.launch(("optimizer", "squared_norms"), (set.len() as u32, 1, 1), (256, 1), 0, &arguments);
     cuda.download(norms.address(), set.len())
 }

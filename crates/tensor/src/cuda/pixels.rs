@@ -2,14 +2,14 @@
 //!
 //! The copy runs on a stream of its own, beside the step before. Pinned memory and device memory of a batch form a slot,
 //! which later batches use again: two events say when the copy into it is through, and when the last kernel that read it
-//! is.
+//! is. Slots have memory of their own, because that of tensors is handed on in the order of the other stream.
 
 use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{result, sys};
 
 use super::Cuda;
-use super::memory::Piece;
+use super::memory::{Arena, Piece};
 
 /// Room for the bytes of a batch.
 struct Slot {
@@ -25,9 +25,10 @@ unsafe impl Send for Slot {}
 // SAFETY: as above; nothing is written through a shared reference.
 unsafe impl Sync for Slot {}
 
-/// Slots that no batch uses.
+/// Slots that no batch uses, and the memory that all slots are made of.
 pub(super) struct Slots {
     stream: sys::CUstream,
+    arena: Arc<Arena>,
     free: Arc<Mutex<Vec<Slot>>>,
 }
 
@@ -65,8 +66,12 @@ impl std::fmt::Debug for UploadedPixels {
 impl Drop for UploadedPixels {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            // SAFETY: the slot's own event. Whatever read the slot was queued before; a failure shows in later work.
-            let _ = unsafe { result::event::record(slot.read, self.compute) };
+            // SAFETY: the slot's own event; whatever read the slot was queued before.
+            if unsafe { result::event::record(slot.read, self.compute) }.is_err() {
+                // The GPU is in trouble, which later work reports; a slot without its event is not used again.
+                std::mem::forget(slot);
+                return;
+            }
             self.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(slot);
         }
     }
@@ -76,19 +81,24 @@ impl Slots {
     /// The context must be current.
     pub(super) fn new() -> Result<Self, result::DriverError> {
         let stream = result::stream::create(result::stream::StreamKind::NonBlocking)?;
-        Ok(Self { stream, free: Arc::default() })
+        Ok(Self { stream, arena: Arena::new(), free: Arc::default() })
+    }
+
+    pub(super) fn in_use(&self) -> crate::DeviceUse {
+        self.arena.in_use()
     }
 
     fn take(&self, bytes: usize) -> Option<Slot> {
         let mut free = self.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let fitting = free.iter().position(|slot| slot.bytes >= bytes)?;
+        let fitting =
+            free.iter().enumerate().filter(|(_, slot)| slot.bytes >= bytes).min_by_key(|(_, slot)| slot.bytes)?.0;
         Some(free.swap_remove(fitting))
     }
 }
 
 impl Cuda {
     fn new_slot(&self, bytes: usize) -> Option<Slot> {
-        let device = self.allocate_piece(bytes)?;
+        let device = self.gpu.slots.arena.take(bytes).map_err(|e| self.fail(self.out_of_memory(&e))).ok()?;
         let event = || result::event::create(sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING);
         // SAFETY: plain pinned memory, kept for the life of the process with its slot.
         let pinned = unsafe { result::malloc_host(bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
@@ -105,11 +115,9 @@ impl Cuda {
     /// Starts copying bytes to the GPU and returns before they are there.
     pub(crate) fn upload_pixels(&self, pixels: &[u8]) -> UploadedPixels {
         self.bind();
-        let slot = if self.is_well() {
-            self.gpu.slots.take(pixels.len()).or_else(|| self.new_slot(pixels.len()))
-        } else {
-            None
-        };
+        let can_be_sent = self.is_well() && !pixels.is_empty();
+        let slot =
+            can_be_sent.then(|| self.gpu.slots.take(pixels.len()).or_else(|| self.new_slot(pixels.len()))).flatten();
         if let Some(slot) = &slot {
             // SAFETY: the slot is ours alone and large enough. Its pinned memory may be written once the copy before is
             // through, its device memory once the kernels that read it are.
@@ -126,6 +134,12 @@ impl Cuda {
             self.check("copying images to the GPU", done);
         }
         UploadedPixels { slot, len: pixels.len(), compute: self.gpu.stream, free: self.gpu.slots.free.clone() }
+    }
+
+    /// Takes memory for the pixels of batches to come, as [`Cuda::reserve`] does for tensors.
+    pub(crate) fn reserve_pixels(&self, bytes: u64) -> Result<(), crate::DeviceError> {
+        self.bind();
+        self.gpu.slots.arena.reserve(bytes).map_err(|e| self.out_of_memory(&e))
     }
 
     /// Where uploaded pixels are; whatever is queued from now on waits for them.

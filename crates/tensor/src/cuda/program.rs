@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use cudarc::driver::{result, sys};
@@ -10,14 +10,21 @@ use cudarc::nvrtc;
 
 const COMMON: &str = include_str!("kernels/common.cuh");
 
+/// What the two fast attention files share.
+const STRIPS: &str = include_str!("kernels/attention_strips.cuh");
+
 macro_rules! sources {
-    ($($name:ident),* $(,)?) => {
-        /// Every kernel file: its name and its text.
-        const SOURCES: &[(&str, &str)] = &[$((stringify!($name), include_str!(concat!("kernels/", stringify!($name), ".cu")))),*];
+    ($($name:ident $(after $shared:ident)?),* $(,)?) => {
+        /// Every kernel file: its name, and its text behind what it shares with others.
+        const SOURCES: &[(&str, &[&str])] = &[$((
+            stringify!($name),
+            &[$($shared,)? include_str!(concat!("kernels/", stringify!($name), ".cu"))],
+        )),*];
     };
 }
 sources!(
-    attention,
+    attention_backward after STRIPS,
+    attention_forward after STRIPS,
     attention_plain,
     class_attention,
     elementwise,
@@ -28,7 +35,7 @@ sources!(
     reduce,
     residual,
     softmax,
-    tokens
+    tokens,
 );
 
 /// Compiling or loading a kernel went wrong.
@@ -94,7 +101,7 @@ impl Programs {
             let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // As many blocks as possible side by side, rather than a larger first-level cache.
             let carveout = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
-            let share = if file == "attention" { 100 } else { -1 };
+            let share = if matches!(file, "attention_forward" | "attention_backward") { 100 } else { -1 };
             result::function::set_function_attribute(function, attribute, self.most_shared - fixed)
                 .and_then(|()| result::function::set_function_attribute(function, carveout, share))
         };
@@ -125,7 +132,7 @@ impl Programs {
             let content = digest(&[source.as_bytes(), options.join(" ").as_bytes()]);
             folder.join(format!("{file}-{}-{}-{major}.{minor}-{content:016x}.cubin", self.architecture, self.driver))
         });
-        if let Some(image) = key.as_ref().and_then(|path| std::fs::read(path).ok()) {
+        if let Some(image) = key.as_ref().and_then(|path| read_whole(path)) {
             return Ok(image);
         }
         let image = compile(file, &source, &options)?;
@@ -133,7 +140,7 @@ impl Programs {
             // A cache that cannot be written costs a few seconds next time, nothing else.
             let made = path.parent().map(std::fs::create_dir_all);
             if matches!(made, Some(Ok(()))) {
-                let _ = files::replace_with(&path, &image);
+                let _ = files::replace_with(&path, &[&image[..], &digest(&[&image]).to_le_bytes()].concat());
             }
         }
         Ok(image)
@@ -148,9 +155,16 @@ fn digest(parts: &[&[u8]]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
+/// A kept image whose checksum, behind it, is right: the driver trusts what it is given.
+fn read_whole(path: &Path) -> Option<Vec<u8>> {
+    let mut bytes = std::fs::read(path).ok()?;
+    let sum = bytes.split_off(bytes.len().checked_sub(8)?);
+    (sum == digest(&[&bytes]).to_le_bytes()).then_some(bytes)
+}
+
 fn source(file: &str) -> String {
-    let text = SOURCES.iter().find(|(name, _)| *name == file).map_or("", |(_, text)| text);
-    format!("{COMMON}\n#line 1 \"{file}.cu\"\n{text}")
+    let parts = SOURCES.iter().find(|(name, _)| *name == file).map_or(&[][..], |(_, parts)| parts);
+    format!("{COMMON}\n{}", parts.join("\n"))
 }
 
 fn options(architecture: &str, float_activations: bool) -> Vec<String> {

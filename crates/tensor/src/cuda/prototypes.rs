@@ -47,9 +47,7 @@ pub(crate) fn logits_backward(
     let d = Matrix::new(cuda.for_product(d_raw), rows, count);
     let w = normalized(cuda, magnitude, direction, inverse_norms.cuda_address_mut());
     let to = Product::to(dy.cuda_address_mut(), dy.dtype());
-    if rows > 0 {
-        cuda.product(d, Matrix::new(w.address(), count, dim), to);
-    }
+    cuda.product(d, Matrix::new(w.address(), count, dim), to);
     drop(w);
     let dw = cuda.allocate(count * dim, DType::F32);
     let to = Product::to(dw.address(), DType::F32);
@@ -158,14 +156,16 @@ pub(crate) fn cross_entropy(
     cuda.download::<f32>(losses.address(), rows).into_iter().map(f64::from).collect()
 }
 
-/// out = factor (sums over rows of x) + shift.
-pub(crate) fn scaled_column_sums(cuda: &Cuda, x: &Tensor, factor: f64, shift: Option<&Tensor>, out: &mut Tensor) {
-    out.fill(0.0);
+/// Adds the sums over rows of x to a vector.
+pub(crate) fn column_sums(cuda: &Cuda, x: &Tensor, out: &mut Tensor) {
     add_column_sums(cuda, x, out.cuda_address_mut());
-    if let Some(shift) = shift {
-        let arguments = arguments![out.cuda_address_mut(), factor as f32, shift.cuda_address(), out.len() as i64];
-        cuda.launch_flat(("elementwise", "scale_and_shift"), out.len(), &arguments);
-    }
+}
+
+/// out = factor (sums over rows of x) + shift; out is zero beforehand.
+pub(crate) fn column_mean(cuda: &Cuda, x: &Tensor, factor: f64, shift: &Tensor, out: &mut Tensor) {
+    add_column_sums(cuda, x, out.cuda_address_mut());
+    let arguments = arguments![out.cuda_address_mut(), factor as f32, shift.cuda_address(), out.len() as i64];
+    cuda.launch_flat(("elementwise", "scale_and_shift"), out.len(), &arguments);
 }
 
 pub(crate) fn move_towards(cuda: &Cuda, value: &mut Tensor, target: &Tensor, momentum: f64, floor: Option<f64>) {

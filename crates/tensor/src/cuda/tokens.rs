@@ -17,7 +17,7 @@ pub(crate) fn patchify(cuda: &Cuda, groups: &[Pixels<'_>], patch: usize, out: &m
             PixelData::Bytes { mean, deviation, .. } | PixelData::Uploaded { mean, deviation, .. } => {
                 let held;
                 let pixels = match &g.data {
-                    PixelData::Uploaded { pixels, .. } => cuda.uploaded_address(pixels),
+                    PixelData::Uploaded { pixels, first, .. } => cuda.uploaded_address(pixels) + *first as u64,
                     PixelData::Bytes { pixels, .. } => {
                         held = cuda.uploaded(pixels);
                         held.address()

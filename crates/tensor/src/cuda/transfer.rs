@@ -1,7 +1,7 @@
 //! Copies between host and device.
 //!
-//! Small host data (tables of segments, addresses of parameters) goes through a ring of pinned memory, so that nothing waits
-//! for it. Results that the host needs at once are waited for.
+//! Host data goes through a ring of pinned memory: the tables of a step (segments, addresses of parameters) without anybody
+//! waiting for them, more than the ring holds with a wait. Results that the host needs are waited for.
 
 use std::sync::Mutex;
 

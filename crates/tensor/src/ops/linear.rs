@@ -147,10 +147,7 @@ pub fn linear_backward_through_gelu(dy: &Tensor, affine: &Affine<'_>, saved: Gel
     let GeluSaved { mut pre, activated } = saved;
     on_device!(dy, T => backward_input::<T>(dy, affine, Some(&pre), &mut d_pre), cuda => {
         gpu::backward_input(cuda, dy, affine.on_gpu(), &mut d_pre);
-        match &activated {
-            Some(_) => gpu::gelu_backward(cuda, &pre, &mut d_pre),
-            None => gpu::gelu_backward_and_again(cuda, &mut pre, &mut d_pre),
-        }
+        gpu::gelu_backward_and_again(cuda, &mut pre, &mut d_pre);
     });
     let activated = match activated {
         Some(activated) => activated,

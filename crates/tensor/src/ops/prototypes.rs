@@ -98,7 +98,7 @@ pub fn column_mean(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
         for (o, &s) in T::slice_mut(&mut out).iter_mut().zip(T::slice(shift)) {
             *o = o.mul_add(T::from_f64(factor), s);
         }
-    }, cuda => gpu::scaled_column_sums(cuda, raw, factor, Some(shift), &mut out));
+    }, cuda => gpu::column_mean(cuda, raw, factor, shift, &mut out));
     out
 }
 
@@ -108,7 +108,7 @@ pub fn column_sums(x: &Tensor) -> Tensor {
     on_device!(
         x,
         T => reduce::add_column_sums(x.device().as_cpu(), T::slice(x), x.columns(), T::slice_mut(&mut out)),
-        cuda => gpu::scaled_column_sums(cuda, x, 1.0, None, &mut out),
+        cuda => gpu::column_sums(cuda, x, &mut out),
     );
     out
 }

@@ -1,5 +1,7 @@
 //! From pixels to the packed tokens of a batch.
 
+use std::ops::Range;
+
 use crate::cpu::{on_device, patchify as cpu_patchify, tokens as cpu};
 use crate::cuda::{UploadedPixels, tokens as gpu};
 use crate::device::Device;
@@ -22,7 +24,7 @@ pub struct Pixels<'a> {
 }
 
 /// The values of images.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum PixelData<'a> {
     /// Eight-bit images, rows of interleaved channels (HWC), to be normalised as (u / 255 - mean) / deviation.
     Bytes {
@@ -35,8 +37,10 @@ pub enum PixelData<'a> {
     },
     /// The same, sent to the GPU beforehand with [`Device::upload_pixels`].
     Uploaded {
-        /// `count * height * width * channels` levels, or more of which those are the first.
+        /// `count * height * width * channels` levels, from the byte `first` on.
         pixels: &'a UploadedPixels,
+        /// Where the images begin.
+        first: usize,
         /// Mean of each channel.
         mean: &'a [f32],
         /// Standard deviation of each channel.
@@ -46,7 +50,27 @@ pub enum PixelData<'a> {
     Values(&'a [f64]),
 }
 
-impl Pixels<'_> {
+impl<'a> Pixels<'a> {
+    /// Some of the images that a group of views shows, view by view: `batch` images follow each other in each view.
+    pub fn images_of_each_view(&self, batch: usize, images: Range<usize>) -> Vec<Pixels<'a>> {
+        let one = self.height * self.width * self.channels;
+        (0..self.count / batch)
+            .map(|view| {
+                let (from, to) = ((view * batch + images.start) * one, (view * batch + images.end) * one);
+                let data = match self.data {
+                    PixelData::Bytes { pixels, mean, deviation } => {
+                        PixelData::Bytes { pixels: &pixels[from..to], mean, deviation }
+                    }
+                    PixelData::Uploaded { pixels, first, mean, deviation } => {
+                        PixelData::Uploaded { pixels, first: first + from, mean, deviation }
+                    }
+                    PixelData::Values(values) => PixelData::Values(&values[from..to]),
+                };
+                Pixels { count: images.len(), data, ..*self }
+            })
+            .collect()
+    }
+
     /// Whole patches of each image.
     pub fn patches(&self, patch: usize) -> usize {
         (self.height / patch) * (self.width / patch)
@@ -59,8 +83,8 @@ impl Pixels<'_> {
                 assert_eq!(pixels.len(), needed, "bytes of the images");
                 assert_eq!((mean.len(), deviation.len()), (self.channels, self.channels), "one mean for each channel");
             }
-            PixelData::Uploaded { pixels, mean, deviation } => {
-                assert!(pixels.len() >= needed, "bytes of the images");
+            PixelData::Uploaded { pixels, first, mean, deviation } => {
+                assert!(pixels.len() >= first + needed, "bytes of the images");
                 assert_eq!((mean.len(), deviation.len()), (self.channels, self.channels), "one mean for each channel");
             }
             PixelData::Values(values) => assert_eq!(values.len(), needed, "values of the images"),

@@ -58,7 +58,7 @@ extern "C" __global__ void squared_chunks(const Span* spans, const int* where, d
 }
 
 // Tensor t's chunks are starts[t]..starts[t + 1].
-extern "C" __global__ void squared_norms(const double* partial, const int* starts, int tensors, double* out) {
+extern "C" __global__ void squared_norms(const double* partial, const int* starts, double* out) {
     int t = blockIdx.x;
     __shared__ double shared[256];
     double sum = 0.0;

@@ -5,7 +5,7 @@
 
 __device__ __forceinline__ i64 mapped(const int* map, i64 row) { return map ? map[row] : row; }
 
-// Which rows a residual branch has, as flags: out = stream + scale (branch + bias) there, stream elsewhere.
+// Where a residual branch has rows: out = stream + scale (branch + bias) there, stream elsewhere.
 template <int WIDTH>
 __device__ void add_branch(const act* stream, const act* branch, const float* bias, const int* compact_of, i64 rows,
                            int dim, float scale, act* out) {

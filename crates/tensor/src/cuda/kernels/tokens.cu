@@ -76,7 +76,7 @@ extern "C" __global__ void assemble_backward(const act* dx, i64 count, int grid,
     partial[blockIdx.y * columns + i] = sum;
 }
 
-// Adds the gradients of a group's places, which come in parts, to those of the class token and the learnt positions: the
+// Adds the gradients of a group's places to those of the class token and the learnt positions: the
 // transpose of mix_positions.
 extern "C" __global__ void add_place_gradients(const float* d_places, const float* mix, int patches, int learnt, int dim,
                                                float* d_class, float* d_position) {
