@@ -131,13 +131,17 @@ def compare_cuda(shape, args):
     return row
 
 
+def print_header(titles):
+    print(f"| {' | '.join(titles)} |")
+    print("| --- |" + " ---: |" * (len(titles) - 1))
+
+
 def print_cpu_table(rows):
     version, threads, rounds = rows[0]["torch_version"], rows[0]["threads"], rows[0]["rounds"]
     print(f"PyTorch {version}, {threads} threads, median of {rounds} round(s); ratios are dino-vmf / PyTorch")
     titles = ("arch:patch:batch:local:K", "PyTorch img/s", "dino-vmf img/s", "speed", "PyTorch GiB", "dino-vmf GiB",
               "memory", "without import")  # fmt: skip
-    print(f"| {' | '.join(titles)} |")
-    print("| --- |" + " ---: |" * (len(titles) - 1))
+    print_header(titles)
     for row in rows:
         print(
             f"| {row['shape']} | {row['torch_images_per_second']:.2f} | {row['our_images_per_second']:.2f} "
@@ -155,8 +159,7 @@ def print_cuda_table(rows):
     print("speed and memory are dino-vmf / PyTorch compiled")
     titles = ("arch:patch:batch:local:K", "eager img/s", "compiled img/s", "dino-vmf img/s", "speed", "compiled GiB",
               "dino-vmf GiB", "memory", "dino-vmf MFU")  # fmt: skip
-    print(f"| {' | '.join(titles)} |")
-    print("| --- |" + " ---: |" * (len(titles) - 1))
+    print_header(titles)
     for row in rows:
         print(
             f"| {row['shape']} | {row['eager_images_per_second']:.0f} | {row['compiled_images_per_second']:.0f} "

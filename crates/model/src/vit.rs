@@ -79,8 +79,8 @@ impl Vit {
         Self { config, class_token, position, patch, blocks, norm, keeps_inputs_only: false }
     }
 
-    /// Keep of each block but the last its input only, and compute it again in the backward pass: a third more time for a
-    /// small part of the memory. The same numbers.
+    /// Keep of each block but the last its input only, and compute it again in the backward pass: a quarter more time
+    /// for a third of the memory. The same numbers.
     pub fn keep_inputs_only(mut self, yes: bool) -> Self {
         self.keeps_inputs_only = yes;
         self

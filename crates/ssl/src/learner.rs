@@ -75,12 +75,26 @@ pub struct StepReport {
 impl Learner {
     /// A student with initial weights, and a teacher that is its copy.
     pub fn new(device: &Device, options: LearnerOptions) -> Result<Self, LearnError> {
+        let seed = options.seed;
+        Self::with_weights(device, options, |layout| layout.initial(device, seed))
+    }
+
+    /// The same with weights of zero: for a plan, which has no use for the seconds that drawing millions of weights takes.
+    pub(crate) fn blank(device: &Device, options: LearnerOptions) -> Result<Self, LearnError> {
+        Self::with_weights(device, options, |layout| layout.zeros(device))
+    }
+
+    fn with_weights(
+        device: &Device,
+        options: LearnerOptions,
+        weights: impl FnOnce(&Layout) -> ParamSet,
+    ) -> Result<Self, LearnError> {
         let mut layout = Layout::default();
         let vit =
             Vit::new(&mut layout, "backbone.", options.vit.checked()?).keep_inputs_only(options.checkpoint_activations);
         let (count, p) = (options.head.prototypes, options.head.bottleneck);
         let head = DinoHead::new(&mut layout, "head.", options.head);
-        let student = layout.initial(device, options.seed);
+        let student = weights(&layout);
         let teacher = student.duplicate();
         let gradient = student.zeros_like();
         let optimizer = Optimizer::new(&layout, &student, head.magnitude(), options.optimizer);
@@ -146,21 +160,20 @@ impl Learner {
         if parts == 1 {
             return self.add_gradient(views, 1, (batch, batch), drop_path, values);
         }
-        let mut report: Option<LossReport> = None;
+        let mut report = LossReport::default();
+        let globals = views[0].count / batch;
         for part in 0..parts {
             let images = part * batch / parts..(part + 1) * batch / parts;
-            let globals = views[0].count / batch;
             let taken: Vec<Pixels<'_>> =
                 views.iter().flat_map(|g| g.images_of_each_view(batch, images.clone())).collect();
             let drop_path = drop_path.map(|d| d.segments(|segment| images.contains(&(segment % batch))));
             let share = images.len() as f64 / batch as f64;
             let loss = self.add_gradient(&taken, globals, (images.len(), batch), drop_path.as_ref(), values)?;
-            let so_far = report.get_or_insert_with(LossReport::default);
-            so_far.loss += loss.loss;
-            so_far.teacher_entropy += share * loss.teacher_entropy;
-            so_far.assignments.extend(loss.assignments);
+            report.loss += loss.loss;
+            report.teacher_entropy += share * loss.teacher_entropy;
+            report.assignments.extend(loss.assignments);
         }
-        Ok(report.unwrap_or_default())
+        Ok(report)
     }
 
     /// Adds the gradient of `batch` images of a step, out of `of`, whose first `globals` groups are the global crops.

@@ -57,7 +57,7 @@ pub fn plan_and_reserve(
     batch: usize,
 ) -> Result<Option<MemoryPlan>, LearnError> {
     let planned = device.plan(|planner| {
-        let mut learner = Learner::new(planner, options.clone())?;
+        let mut learner = Learner::blank(planner, options.clone())?;
         let state = planner.memory().live_bytes;
         let images: Vec<Vec<u8>> = views.iter().map(|v| vec![0; v.bytes()]).collect();
         let normal = vec![1.0; views.iter().map(|v| v.channels).max().unwrap_or(0)];

@@ -64,7 +64,7 @@ pub enum DeviceError {
     /// The GPU's memory is not enough.
     #[error(
         "the GPU's memory is used up: {} more are needed, {} are held already and {} of {} are free. Ways out: a smaller \
-         --batch-size, --set accumulate=4 (the batch in four parts), --set checkpoint_activations=true (a third more time)",
+         --batch-size, --set accumulate=4 (the batch in four parts), --set checkpoint_activations=true (a quarter more time)",
         Gib(*wanted), Gib(*held), Gib(*free), Gib(*total)
     )]
     OutOfMemory {

@@ -202,7 +202,7 @@ recipe! {
     /// numbers up to rounding, unless the head has batch normalisation, whose statistics are then those of a part.
     accumulate: usize, Rule::Whole(1, 65_536), Fixed;
     /// Whether only the input of each block is kept and the block computed again in the backward pass: less memory, a
-    /// third more time, the same numbers.
+    /// quarter more time, the same numbers.
     checkpoint_activations: bool, Rule::Flag, Free;
     /// Share of the images that may be unreadable before the run stops.
     max_bad_share: f64, between(0.0, 1.0), Free;

@@ -102,28 +102,20 @@ pub fn pixels(group: &CropGroup) -> Pixels<'_> {
     first_pixels(group, group.count)
 }
 
-/// The same for a group that was sent to a GPU.
-pub fn uploaded_pixels<'a>(group: &CropGroup, sent: &'a UploadedPixels) -> Pixels<'a> {
-    let (mean, deviation) = normalization(group.channels);
-    Pixels {
-        count: group.count,
-        height: group.height,
-        width: group.width,
-        channels: group.channels,
-        data: PixelData::Uploaded { pixels: sent, first: 0, mean, deviation },
-    }
-}
-
 /// Those of the first `count` crops of a group; of all, where there are fewer.
 pub fn first_pixels(group: &CropGroup, count: usize) -> Pixels<'_> {
     let count = count.min(group.count);
     let (mean, deviation) = normalization(group.channels);
     let pixels = &group.pixels[..count * group.height * group.width * group.channels];
-    Pixels {
-        count,
-        height: group.height,
-        width: group.width,
-        channels: group.channels,
-        data: PixelData::Bytes { pixels, mean, deviation },
-    }
+    as_pixels(group, count, PixelData::Bytes { pixels, mean, deviation })
+}
+
+/// The same for a group that was sent to a GPU.
+pub fn uploaded_pixels<'a>(group: &CropGroup, sent: &'a UploadedPixels) -> Pixels<'a> {
+    let (mean, deviation) = normalization(group.channels);
+    as_pixels(group, group.count, PixelData::Uploaded { pixels: sent, first: 0, mean, deviation })
+}
+
+fn as_pixels<'a>(group: &CropGroup, count: usize, data: PixelData<'a>) -> Pixels<'a> {
+    Pixels { count, height: group.height, width: group.width, channels: group.channels, data }
 }

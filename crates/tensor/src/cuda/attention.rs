@@ -1,7 +1,7 @@
 //! Attention inside segments: tensor cores for bf16 heads of 64, a plain kernel for everything else.
 
 use super::rows::Group;
-use super::{Cuda, DeviceRows, arguments};
+use super::{Argument, Cuda, DeviceRows, arguments};
 use crate::tensor::{DType, Tensor};
 
 /// The width of a head that the fast kernels take: that of every ViT in use.
@@ -176,17 +176,10 @@ fn plain_grid(shape: Shape<'_>) -> (u32, u32, u32) {
     (segments as u32, shape.heads as u32, longest.div_ceil(32).max(1) as u32)
 }
 
-/// `layout` is the strides of q and kv, and the columns of keys and values in kv.
-fn plain_forward(
-    cuda: &Cuda,
-    shape: Shape<'_>,
-    [q, kv]: [u64; 2],
-    layout: [usize; 4],
-    out: &mut Tensor,
-    lse: &mut Tensor,
-) {
+/// What both plain kernels read. `layout` is the strides of q and kv, and the columns of keys and values in kv.
+fn plain_inputs(shape: Shape<'_>, [q, kv]: [u64; 2], layout: [usize; 4]) -> [Argument; 11] {
     let [q_stride, kv_stride, k_column, v_column] = layout.map(|x| x as i32);
-    let arguments = arguments![
+    arguments![
         q,
         q_stride,
         kv,
@@ -198,42 +191,27 @@ fn plain_forward(
         shape.heads as i32,
         shape.head_dim as i32,
         shape.scale(),
-        out.cuda_address_mut(),
-        lse.cuda_address_mut(),
-    ];
+    ]
+}
+
+fn plain_forward(cuda: &Cuda, shape: Shape<'_>, x: [u64; 2], layout: [usize; 4], out: &mut Tensor, lse: &mut Tensor) {
+    let outputs = arguments![out.cuda_address_mut(), lse.cuda_address_mut()];
+    let arguments = [&plain_inputs(shape, x, layout)[..], &outputs].concat();
     cuda.launch(("attention_plain", "attention_plain_forward"), plain_grid(shape), (128, 1), 0, &arguments);
 }
 
 fn plain_backward(
     cuda: &Cuda,
     shape: Shape<'_>,
-    [q, kv]: [u64; 2],
+    x: [u64; 2],
     layout: [usize; 4],
     [out, lse, d_out]: [&Tensor; 3],
     [dq, dkv]: [u64; 2],
 ) {
     let [q_stride, kv_stride, k_column, v_column] = layout.map(|x| x as i32);
-    let arguments = arguments![
-        q,
-        q_stride,
-        kv,
-        kv_stride,
-        k_column,
-        v_column,
-        shape.queries.offsets(),
-        shape.keys.offsets(),
-        shape.heads as i32,
-        shape.head_dim as i32,
-        shape.scale(),
-        out.cuda_address(),
-        lse.cuda_address(),
-        d_out.cuda_address(),
-        dq,
-        q_stride,
-        dkv,
-        kv_stride,
-        k_column,
-        v_column,
-    ];
+    let given = arguments![out.cuda_address(), lse.cuda_address(), d_out.cuda_address()];
+    // The gradients lie as what they are gradients of.
+    let gradients = arguments![dq, q_stride, dkv, kv_stride, k_column, v_column];
+    let arguments = [&plain_inputs(shape, x, layout)[..], &given, &gradients].concat();
     cuda.launch(("attention_plain", "attention_plain_backward"), plain_grid(shape), (128, 1), 0, &arguments);
 }

@@ -16,7 +16,7 @@ use cudarc::cublaslt::{result, sys};
 use super::memory::{Arena, Piece};
 use super::{Cuda, DeviceError};
 use crate::device::CudaPrecision;
-use crate::tensor::DType;
+use crate::tensor::{DType, Tensor};
 
 /// What cuBLASLt recommends for Hopper.
 const WORKSPACE: usize = 32 << 20;
@@ -36,6 +36,11 @@ pub(crate) struct Matrix {
 impl Matrix {
     pub(crate) fn new(address: u64, rows: usize, columns: usize) -> Self {
         Self { address, rows, columns, transposed: false }
+    }
+
+    /// All of a tensor, which must be of the type of activations.
+    pub(crate) fn of(tensor: &Tensor) -> Self {
+        Self::new(tensor.cuda_address(), tensor.rows(), tensor.columns())
     }
 
     pub(crate) fn transposed(self) -> Self {

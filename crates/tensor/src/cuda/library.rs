@@ -27,7 +27,16 @@ pub struct FoundLibrary {
 /// The order: what the system's loader finds (which includes `LD_LIBRARY_PATH`), then `CUDA_HOME` and `CUDA_PATH`, the usual
 /// places of a toolkit, and the `nvidia/*/lib` folders of the Python environment in use.
 pub fn cuda_libraries() -> Vec<FoundLibrary> {
-    NEEDED.iter().map(|&(name, source)| FoundLibrary { name, place: open(name), source }).collect()
+    NEEDED.iter().map(look_for).collect()
+}
+
+/// The first library that is not there; the large ones after it are not even opened, as on a machine without a GPU.
+pub(super) fn first_missing() -> Option<FoundLibrary> {
+    NEEDED.iter().map(look_for).find(|library| library.place.is_none())
+}
+
+fn look_for(&(name, source): &(&'static str, &'static str)) -> FoundLibrary {
+    FoundLibrary { name, place: open(name), source }
 }
 
 /// Opens a library for the rest of the process and says where it was. Once open under its own name, any later search for

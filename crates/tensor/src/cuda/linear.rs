@@ -31,9 +31,8 @@ impl Layer<'_> {
 
 /// y = x W^T + b.
 pub(crate) fn forward(cuda: &Cuda, x: &Tensor, layer: Layer<'_>, y: &mut Tensor) {
-    let x = Matrix::new(x.cuda_address(), x.rows(), x.columns());
     let to = Product { bias: layer.bias(cuda), ..Product::to(y.cuda_address_mut(), y.dtype()) };
-    cuda.product(x, layer.weight(cuda).transposed(), to);
+    cuda.product(Matrix::of(x), layer.weight(cuda).transposed(), to);
 }
 
 /// out = stream + scale (x W^T + b) in the rows that take the branch.
@@ -48,17 +47,15 @@ pub(crate) fn residual(
 ) {
     let map = cuda.rows(rows);
     if map.is_whole() && scale == 1.0 {
-        let x = Matrix::new(x.cuda_address(), x.rows(), x.columns());
-        let stream = Some(stream.cuda_address());
         let to = Product::to(out.cuda_address_mut(), out.dtype());
-        let to = Product { added_to: stream, bias: layer.bias(cuda), ..to };
-        cuda.product(x, layer.weight(cuda).transposed(), to);
+        let to = Product { added_to: Some(stream.cuda_address()), bias: layer.bias(cuda), ..to };
+        cuda.product(Matrix::of(x), layer.weight(cuda).transposed(), to);
         return;
     }
     let mut branch = x.device().empty(&[x.rows(), layer.outputs]);
     forward(cuda, x, Layer { bias: None, ..layer }, &mut branch);
     let dim = out.columns();
-    let (kernel, width) = by_8(dim, ("residual", "add_branch_by_8"), ("residual", "add_branch_by_1"));
+    let (kernel, width) = if dim.is_multiple_of(8) { ("add_branch_by_8", 8) } else { ("add_branch_by_1", 1) };
     let arguments = arguments![
         stream.cuda_address(),
         branch.cuda_address(),
@@ -69,19 +66,12 @@ pub(crate) fn residual(
         scale as f32,
         out.cuda_address_mut(),
     ];
-    cuda.launch_flat(kernel, out.rows() * dim / width, &arguments);
-}
-
-/// A kernel that takes eight columns a thread where the width allows it, else one.
-pub(super) fn by_8<K>(columns: usize, eight: K, one: K) -> (K, usize) {
-    if columns.is_multiple_of(8) { (eight, 8) } else { (one, 1) }
+    cuda.launch_flat(("residual", kernel), out.rows() * dim / width, &arguments);
 }
 
 /// dx = dy W.
 pub(crate) fn backward_input(cuda: &Cuda, dy: &Tensor, layer: Layer<'_>, dx: &mut Tensor) {
-    let dy = Matrix::new(dy.cuda_address(), dy.rows(), dy.columns());
-    let to = Product::to(dx.cuda_address_mut(), dx.dtype());
-    cuda.product(dy, layer.weight(cuda), to);
+    cuda.product(Matrix::of(dy), layer.weight(cuda), Product::to(dx.cuda_address_mut(), dx.dtype()));
 }
 
 /// Adds dy^T x to the weight's gradient and the column sums of dy to the bias's.
@@ -97,10 +87,8 @@ pub(crate) fn backward_weight(
     let inputs = d_weight.columns();
     let address = d_weight.cuda_address_mut() + skipped(inputs);
     let to = Product { added_to: Some(address), ..Product::to(address, DType::F32) };
-    let (x_matrix, dy_matrix) =
-        (Matrix::new(x.cuda_address(), x.rows(), x.columns()), Matrix::new(dy.cuda_address(), dy.rows(), dy.columns()));
     // Not by cuBLASLt's own epilogue: it makes the product slower by more than the sums cost.
-    cuda.product(dy_matrix.transposed(), x_matrix, to);
+    cuda.product(Matrix::of(dy).transposed(), Matrix::of(x), to);
     add_column_sums(cuda, dy, d_bias.cuda_address_mut() + skipped(1));
 }
 

@@ -89,7 +89,7 @@ thread_local! {
 impl Cuda {
     pub(crate) fn new(options: CudaOptions) -> Result<Self, DeviceError> {
         let missing = |reason: String| DeviceError::NoCuda { reason };
-        if let Some(library) = cuda_libraries().into_iter().find(|l| l.place.is_none()) {
+        if let Some(library) = library::first_missing() {
             return Err(missing(format!("lib{} was not found; it comes with {}", library.name, library.source)));
         }
         let driver = |what: &'static str| move |e: result::DriverError| missing(format!("{what}: {e}"));
@@ -229,7 +229,7 @@ impl Cuda {
             let done = unsafe { result::stream::synchronize(self.gpu.stream) };
             self.check("waiting for the GPU", done);
         }
-        self.trouble().clone().map_or(Ok(()), Err)
+        self.known_trouble()
     }
 
     /// The trouble that is known without waiting.

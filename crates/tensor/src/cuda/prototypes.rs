@@ -30,7 +30,7 @@ pub(crate) fn logits(
     let w = normalized(cuda, magnitude, direction, inverse_norms.cuda_address_mut());
     let w = Matrix::new(w.address(), count, dim);
     let to = Product::to(raw.cuda_address_mut(), DType::F32);
-    cuda.product(Matrix::new(y.cuda_address(), y.rows(), dim), w.transposed(), to);
+    cuda.product(Matrix::of(y), w.transposed(), to);
 }
 
 pub(crate) fn logits_backward(
@@ -51,7 +51,7 @@ pub(crate) fn logits_backward(
     drop(w);
     let dw = cuda.allocate(count * dim, DType::F32);
     let to = Product::to(dw.address(), DType::F32);
-    cuda.product(d.transposed(), Matrix::new(y.cuda_address(), rows, dim), to);
+    cuda.product(d.transposed(), Matrix::of(y), to);
     let arguments = arguments![
         dw.address(),
         direction.cuda_address(),
