@@ -4,11 +4,11 @@
 //! class token alone needs keys and values of all tokens, but queries, projection and MLP of the class tokens only:
 //! the same numbers for a sixth of the work.
 
-use tensor::ops::{self, Attended, GeluSaved, RowStatistics};
+use tensor::ops::{self, Attended, GeluSaved};
 use tensor::{ParamSet, Rows, Tensor};
 
 use crate::drop_path::BlockChoice;
-use crate::layers::{LayerNorm, Linear};
+use crate::layers::{LayerNorm, Linear, NormSaved};
 use crate::layout::Layout;
 
 #[derive(Clone, Debug)]
@@ -43,8 +43,7 @@ impl Branch {
 #[derive(Debug)]
 struct MlpSaved {
     branch: Branch,
-    x: Tensor,
-    statistics: RowStatistics,
+    norm: NormSaved,
     hidden: GeluSaved,
 }
 
@@ -52,8 +51,7 @@ struct MlpSaved {
 #[derive(Debug)]
 struct AttentionSaved {
     branch: Branch,
-    x: Tensor,
-    statistics: RowStatistics,
+    norm: NormSaved,
     qkv: Tensor,
     attended: Attended,
 }
@@ -62,9 +60,8 @@ struct AttentionSaved {
 #[derive(Debug)]
 struct ClassAttentionSaved {
     branch: Branch,
-    x: Tensor,
+    norm: NormSaved,
     rows: Rows,
-    statistics: RowStatistics,
     class_rows: Rows,
     class_branch: Branch,
     class_normed: Tensor,
@@ -83,7 +80,7 @@ pub(crate) struct BlockSaved {
 impl BlockSaved {
     /// The block's input alone.
     pub fn into_input(self) -> Tensor {
-        self.attention.x
+        self.attention.norm.x
     }
 }
 
@@ -111,12 +108,11 @@ impl Block {
     /// All tokens.
     pub fn forward(&self, p: &ParamSet, x: Tensor, rows: &Rows, choice: Option<&BlockChoice>) -> (Tensor, BlockSaved) {
         let branch = Branch::new(rows, choice.map(|c| (&c.attention[..], c.scale)));
-        let (normed, mut statistics) = self.norm1.forward(p, &x, &branch.rows);
+        let (normed, statistics) = self.norm1.forward(p, &x, &branch.rows);
         let qkv = ops::linear(&normed, &self.qkv.affine(p));
-        statistics.keep(normed);
         let attended = ops::attention(&qkv, &branch.rows, self.heads);
         let middle = ops::linear_residual(&x, &branch.rows, branch.scale, &attended.out, &self.proj.affine(p));
-        let attention = AttentionSaved { branch, x, statistics, qkv, attended };
+        let attention = AttentionSaved { branch, norm: NormSaved { x, normed, statistics }, qkv, attended };
         let (out, mlp) = self.mlp_forward(p, middle, rows, choice);
         (out, BlockSaved { attention, mlp })
     }
@@ -134,14 +130,14 @@ impl Block {
     /// From the gradient of the block's output to that of its input.
     pub fn backward(&self, p: &ParamSet, saved: BlockSaved, dx: Tensor, grads: &mut ParamSet) -> Tensor {
         let mut dx = self.mlp_backward(p, saved.mlp, dx, grads);
-        let AttentionSaved { branch, x, statistics, qkv, attended } = saved.attention;
+        let AttentionSaved { branch, norm, qkv, attended } = saved.attention;
         let d_branch = ops::gather(&dx, &branch.rows, branch.scale);
         self.proj.backward_weight(&attended.out, &d_branch, grads);
         let d_out = self.proj.backward_input(&d_branch, p);
         drop(d_branch);
         let d_qkv = ops::attention_backward(&qkv, &branch.rows, self.heads, &attended, &d_out);
         drop((qkv, attended, d_out));
-        self.norm1.backward_with_reader(&self.qkv, p, &x, &branch.rows, statistics, &d_qkv, &mut dx, grads);
+        self.norm1.backward_with_reader(&self.qkv, p, &norm, &branch.rows, &d_qkv, &mut dx, grads);
         dx
     }
 
@@ -156,12 +152,11 @@ impl Block {
         let branch = Branch::new(rows, choice.map(|c| (&c.attention[..], c.scale)));
         let one_each = Rows::one_each(rows.segments());
         let class_branch = Branch::new(&one_each, choice.map(|c| (&c.attention[..], c.scale)));
-        let (normed, mut statistics) = self.norm1.forward(p, &x, &branch.rows);
+        let (normed, statistics) = self.norm1.forward(p, &x, &branch.rows);
         let class_rows = branch.rows.compact().first_of_each();
         let class_normed = ops::gather(&normed, &class_rows, 1.0);
         let q = ops::linear(&class_normed, &self.qkv.affine(p).part(0..self.dim));
         let kv = ops::linear(&normed, &self.qkv.affine(p).part(self.dim..3 * self.dim));
-        statistics.keep(normed);
         let attended = ops::class_attention(&q, &kv, &branch.rows, self.heads);
         let class_x = ops::gather(&x, &rows.first_of_each(), 1.0);
         let projection = self.proj.affine(p);
@@ -169,9 +164,8 @@ impl Block {
         let rows = rows.clone();
         let attention = ClassAttentionSaved {
             branch,
-            x,
+            norm: NormSaved { x, normed, statistics },
             rows,
-            statistics,
             class_rows,
             class_branch,
             class_normed,
@@ -203,30 +197,29 @@ impl Block {
         let d_class_normed = ops::linear_backward_input(&dq, &self.qkv.affine(p).part(queries));
         ops::scatter_add(&d_class_normed, &s.class_rows, 1.0, &mut d_normed);
 
-        let mut dx = s.x.device().zeros(s.x.shape());
+        let NormSaved { x, normed, statistics } = &s.norm;
+        self.qkv.backward_weight_part(normed, &dkv, keys_values, grads);
+        let mut dx = x.device().zeros(x.shape());
         ops::scatter_add(&d_class, &s.rows.first_of_each(), 1.0, &mut dx);
-        let normed = self.norm1.backward(p, &s.x, &s.branch.rows, s.statistics, &d_normed, &mut dx, grads);
-        let normed = normed.expect("kept by the forward pass, or made by the GPU");
-        self.qkv.backward_weight_part(&normed, &dkv, keys_values, grads);
+        self.norm1.backward(p, x, &s.branch.rows, statistics, &d_normed, &mut dx, grads);
         dx
     }
 
     fn mlp_forward(&self, p: &ParamSet, x: Tensor, rows: &Rows, choice: Option<&BlockChoice>) -> (Tensor, MlpSaved) {
         let branch = Branch::new(rows, choice.map(|c| (&c.mlp[..], c.scale)));
-        let (normed, mut statistics) = self.norm2.forward(p, &x, &branch.rows);
+        let (normed, statistics) = self.norm2.forward(p, &x, &branch.rows);
         let (activated, mut hidden) = ops::linear_gelu(&normed, &self.fc1.affine(p));
-        statistics.keep(normed);
         let out = ops::linear_residual(&x, &branch.rows, branch.scale, &activated, &self.fc2.affine(p));
         hidden.keep(activated);
-        (out, MlpSaved { branch, x, statistics, hidden })
+        (out, MlpSaved { branch, norm: NormSaved { x, normed, statistics }, hidden })
     }
 
     fn mlp_backward(&self, p: &ParamSet, saved: MlpSaved, mut dx: Tensor, grads: &mut ParamSet) -> Tensor {
-        let MlpSaved { branch, x, statistics, hidden } = saved;
+        let MlpSaved { branch, norm, hidden } = saved;
         let d_branch = ops::gather(&dx, &branch.rows, branch.scale);
         let d_pre = self.fc2.backward_through_gelu(&d_branch, p, hidden, grads);
         drop(d_branch);
-        self.norm2.backward_with_reader(&self.fc1, p, &x, &branch.rows, statistics, &d_pre, &mut dx, grads);
+        self.norm2.backward_with_reader(&self.fc1, p, &norm, &branch.rows, &d_pre, &mut dx, grads);
         dx
     }
 }

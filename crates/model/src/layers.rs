@@ -70,19 +70,19 @@ impl LayerNorm {
         ops::layer_norm(x, rows, &p[self.weight], &p[self.bias], LAYER_NORM_EPSILON)
     }
 
-    /// Adds the gradient of the named rows of `x` to `dx`; returns the normalised rows where the device has them.
+    /// Adds the gradient of the named rows of `x` to `dx`, and those of the parameters to theirs.
     pub fn backward(
         &self,
         p: &ParamSet,
         x: &Tensor,
         rows: &Rows,
-        statistics: RowStatistics,
+        statistics: &RowStatistics,
         dy: &Tensor,
         dx: &mut Tensor,
         grads: &mut ParamSet,
-    ) -> Option<Tensor> {
+    ) {
         let (d_weight, d_bias) = grads.pair_mut(self.weight, self.bias);
-        ops::layer_norm_backward(x, rows, statistics, (&p[self.weight], &p[self.bias]), dy, dx, d_weight, d_bias)
+        ops::layer_norm_backward(x, rows, statistics, &p[self.weight], dy, dx, d_weight, d_bias);
     }
 
     /// From the gradient of the linear layer that read the normalised rows to that of `x`, which is added to `dx`; adds
@@ -91,15 +91,24 @@ impl LayerNorm {
         &self,
         reader: &Linear,
         p: &ParamSet,
-        x: &Tensor,
+        saved: &NormSaved,
         rows: &Rows,
-        statistics: RowStatistics,
         dy: &Tensor,
         dx: &mut Tensor,
         grads: &mut ParamSet,
     ) {
+        reader.backward_weight(&saved.normed, dy, grads);
         let d_normed = reader.backward_input(dy, p);
-        let normed = self.backward(p, x, rows, statistics, &d_normed, dx, grads);
-        reader.backward_weight(&normed.expect("kept by the forward pass, or made by the GPU"), dy, grads);
+        self.backward(p, &saved.x, rows, &saved.statistics, &d_normed, dx, grads);
     }
+}
+
+/// What the derivative of a LayerNorm and of the layer that read it needs.
+#[derive(Debug)]
+pub(crate) struct NormSaved {
+    /// The input.
+    pub x: Tensor,
+    /// The named rows, normalised.
+    pub normed: Tensor,
+    pub statistics: RowStatistics,
 }

@@ -137,7 +137,7 @@ impl Vit {
         let VitSaved { tokens, patches, blocks, drop_path, last, class, class_rows, statistics } = saved;
         let rows = tokens.rows();
         let mut d_class = class.device().zeros(class.shape());
-        self.norm.backward(p, &class, &class_rows, statistics, d_features, &mut d_class, grads);
+        self.norm.backward(p, &class, &class_rows, &statistics, d_features, &mut d_class, grads);
         let mut dx = match self.blocks.last() {
             Some(block) => block.backward_class(p, last, d_class, grads),
             None => return,

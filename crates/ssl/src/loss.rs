@@ -152,7 +152,10 @@ impl DinoLoss {
             // The targets are finite and so is any cross-entropy of finite logits against them.
             return Err(NotFinite { term: "the student's logits".into() });
         }
-        ops::add_scale_gradient(&mut student.logits.raw, scale, slope.map(|s| (s, d_magnitude)));
+        student.logits.hold_gradient_of_scaled(scale);
+        if let Some(slope) = slope {
+            ops::add_shift_gradient(&student.logits.raw, slope, d_magnitude);
+        }
 
         let statistic = self.center_statistic(&teacher.logits.raw, delta, teacher_temperature);
         self.parts.push((pairing.batch, statistic));

@@ -11,7 +11,7 @@ use ssl::schedule::StepValues;
 use tensor::ops::{AdamW, PixelData, Pixels};
 use tensor::{CpuOptions, CudaOptions, CudaPrecision, Device, Precision};
 
-const BATCH: usize = 6;
+const BATCH: usize = 12;
 const LOCALS: usize = 3;
 
 fn gpu(precision: CudaPrecision) -> Option<Device> {

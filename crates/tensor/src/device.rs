@@ -214,6 +214,7 @@ impl Device {
         let planner = Device { inner: Arc::new(Inner::Cuda(Box::new(self.as_cuda()?.planner()))) };
         let done = body(&planner);
         let used = planner.memory();
+        self.as_cuda()?.choose_planned_products();
         Some((done, used))
     }
 

@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 
 use super::gemm::{Matrix, MatrixMut, Threads, gemm};
-use super::{Cpu, Real, vector};
+use super::{Cpu, ELEMENTS_PER_TASK, Real, vector};
 use simd::simd;
 
 /// Prototypes of one task. A fixed number, for the same bits on any number of threads.
@@ -62,7 +62,8 @@ pub(crate) fn forward<T: Real>(cpu: &Cpu, y: &[T], g: &[T], v: &[T], dim: usize,
     });
 }
 
-/// Gradients of y (written), g and v (added). Uses up `d_logits`: it holds the gradient of <v_k, y> afterwards.
+/// Gradients of y (written), g and v (added), from that of `scale` times the logits. Uses up `d_logits`: it holds the
+/// gradient of <v_k, y> afterwards.
 pub(crate) fn backward<T: Real>(
     cpu: &Cpu,
     y: &[T],
@@ -71,12 +72,16 @@ pub(crate) fn backward<T: Real>(
     inverse: &[T],
     dim: usize,
     d_logits: &mut [T],
+    scale: T,
     dy: &mut [T],
     dg: &mut [T],
     dv: &mut [T],
 ) {
     let (rows, count) = (y.len() / dim, g.len());
     cpu.install(|| {
+        if scale != T::ONE {
+            d_logits.par_chunks_mut(ELEMENTS_PER_TASK).for_each(|d| d.iter_mut().for_each(|d| *d *= scale));
+        }
         // Without rows there is nothing to add, and no column of the logits to look at.
         if rows > 0 {
             let d_logits = &*d_logits;
@@ -138,8 +143,10 @@ mod tests {
 
         let d_logits = noise::<T>(4, rows * count);
         let (mut dy, mut dg, mut dv) = (unwritten(rows * dim), vec![T::ZERO; count], vec![T::ZERO; count * dim]);
-        backward(&cpu(), &y, &g, &v, &inverse, dim, &mut d_logits.clone(), &mut dy, &mut dg, &mut dv);
-        let plain = logits_backward_plain(&wide(&y), &wide(&g), &wide(&v), dim, &wide(&d_logits));
+        let scale = T::from_f64(2.0);
+        backward(&cpu(), &y, &g, &v, &inverse, dim, &mut d_logits.clone(), scale, &mut dy, &mut dg, &mut dv);
+        let doubled: Vec<f64> = wide(&d_logits).iter().map(|d| 2.0 * d).collect();
+        let plain = logits_backward_plain(&wide(&y), &wide(&g), &wide(&v), dim, &doubled);
         for (got, want) in [dy, dg, dv].iter().zip(&plain) {
             assert_follows(got, want, tolerance);
         }

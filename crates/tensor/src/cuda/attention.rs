@@ -11,7 +11,7 @@ const HEAD: usize = 64;
 const STRIP: usize = 16;
 
 /// The longest segment that fits a block whole.
-const SHORT: usize = 256;
+const WHOLE: usize = 256;
 
 /// One attention: its segments, and its heads.
 #[derive(Clone, Copy)]
@@ -54,13 +54,13 @@ pub(crate) fn forward(cuda: &Cuda, shape: Shape<'_>, qkv: &Tensor, out: &mut Ten
             lse.cuda_address_mut(),
         ];
         let strips = length.div_ceil(STRIP);
-        if length <= SHORT && cuda.fits_shared(4096 * strips) {
+        if length <= WHOLE && cuda.fits_shared(4096 * strips) {
             let kernel = ("attention_forward", "attention_forward");
             let grid = (heads * segments as u32, 1, 1);
-            cuda.launch(kernel, grid, (warps(strips, 8), 1), 4096 * strips, &arguments);
+            cuda.launch(kernel, grid, (warps(strips, 7), 1), 4096 * strips, &arguments);
         } else {
             let grid = (length.div_ceil(128) as u32, heads, segments as u32);
-            cuda.launch(("attention_forward", "attention_forward_long"), grid, (256, 1), 0, &arguments);
+            cuda.launch(("attention_forward", "attention_forward_long"), grid, (128, 1), 0, &arguments);
         }
     }
 }
@@ -80,7 +80,7 @@ pub(crate) fn backward(
     }
     let (heads, scale) = (shape.heads as u32, shape.scale());
     let offsets = shape.keys.offsets();
-    let is_short = |length: usize| length <= SHORT && cuda.fits_shared(8320 * length.div_ceil(STRIP));
+    let is_short = |length: usize| length <= WHOLE && cuda.fits_shared(8320 * length.div_ceil(STRIP));
     let any_long = shape.keys.groups().iter().any(|g| !is_short(g.length));
     let pairs = out.rows() * shape.heads;
     let dots = cuda.allocate(if any_long { pairs } else { 0 }, DType::F32);
@@ -97,13 +97,8 @@ pub(crate) fn backward(
         if is_short(length) {
             let arguments = arguments![x, offsets, first, count, scale, out.cuda_address(), dy, lse, to];
             let grid = (heads * segments as u32, 1, 1);
-            cuda.launch(
-                ("attention_backward", "attention_backward"),
-                grid,
-                (warps(strips, 7), 1),
-                8320 * strips,
-                &arguments,
-            );
+            let kernel = ("attention_backward", "attention_backward");
+            cuda.launch(kernel, grid, (warps(strips, 7), 1), 8320 * strips, &arguments);
         } else {
             let arguments = arguments![x, offsets, first, count, scale, dy, lse, dots.address(), to];
             let grid = |per_block: usize| (strips.div_ceil(per_block) as u32, heads, segments as u32);

@@ -95,7 +95,7 @@ pub(crate) fn backward_weight(
 /// Adds partial sums [chunks, columns] to a vector of floats.
 pub(super) fn add_partials(cuda: &Cuda, partial: u64, chunks: usize, columns: usize, to: u64) {
     let arguments = arguments![partial, chunks as i32, columns as i32, to];
-    cuda.launch(("reduce", "add_partials"), (columns.div_ceil(32) as u32, 1, 1), (32, 8), 0, &arguments);
+    cuda.launch(("reduce", "add_partials"), (columns.div_ceil(32) as u32, 1, 1), (32, 32), 0, &arguments);
 }
 
 /// How a kernel that sums over rows cuts up a matrix: blocks of 32 x 8 threads, each for some columns and a chunk of rows.
@@ -137,35 +137,72 @@ pub(crate) fn add_column_sums(cuda: &Cuda, x: &Tensor, to: u64) {
     add_partials(cuda, partial.address(), chunks, columns, to);
 }
 
-/// y = gelu(x).
-pub(crate) fn gelu(cuda: &Cuda, x: &Tensor, y: &mut Tensor) {
-    let arguments = arguments![x.cuda_address(), x.len() as i64, y.cuda_address_mut()];
-    cuda.launch_flat(("gelu", "gelu_forward"), x.len().div_ceil(8), &arguments);
+/// pre = x W^T and activated = gelu(pre + b), or where the kernel cannot add the bias, pre = x W^T + b and activated =
+/// gelu(pre). Returns the bias that `pre` lacks.
+pub(crate) fn forward_gelu<'a>(
+    cuda: &Cuda,
+    x: &Tensor,
+    layer: Layer<'a>,
+    pre: &mut Tensor,
+    activated: &mut Tensor,
+) -> Option<&'a Tensor> {
+    let apart = if layer.outputs.is_multiple_of(8) && layer.first == 0 { layer.bias } else { None };
+    let bias = if apart.is_some() { None } else { layer.bias };
+    forward(cuda, x, Layer { bias, ..layer }, pre);
+    gelu(cuda, pre, apart, activated);
+    apart
+}
+
+/// y = gelu(x + bias).
+pub(crate) fn gelu(cuda: &Cuda, x: &Tensor, bias: Option<&Tensor>, y: &mut Tensor) {
+    let (rows, columns) = (x.rows(), x.columns());
+    if !columns.is_multiple_of(8) || rows == 0 {
+        debug_assert!(bias.is_none() || rows == 0, "a width whose bias the product adds");
+        let arguments = arguments![x.cuda_address(), x.len() as i64, y.cuda_address_mut()];
+        return cuda.launch_flat(("gelu", "gelu_forward"), x.len(), &arguments);
+    }
+    let arguments = arguments![
+        x.cuda_address(),
+        bias.map_or(0, Tensor::cuda_address),
+        rows as i64,
+        columns as i32,
+        y.cuda_address_mut(),
+    ];
+    cuda.launch_flat(("gelu", "gelu_forward_by_8"), rows.div_ceil(2) * columns / 8, &arguments);
 }
 
 /// d *= gelu'(x).
 pub(crate) fn gelu_backward(cuda: &Cuda, x: &Tensor, d: &mut Tensor) {
-    through_gelu(cuda, x.cuda_address(), x, d, false);
+    through_gelu(cuda, x.cuda_address(), x, None, d, false);
 }
 
-/// d *= gelu'(x), and x becomes gelu(x).
-pub(crate) fn gelu_backward_and_again(cuda: &Cuda, x: &mut Tensor, d: &mut Tensor) {
+/// d *= gelu'(x + bias), and x becomes gelu(x + bias).
+pub(crate) fn gelu_backward_and_again(cuda: &Cuda, x: &mut Tensor, bias: Option<&Tensor>, d: &mut Tensor) {
     let address = x.cuda_address_mut();
-    through_gelu(cuda, address, x, d, true);
+    through_gelu(cuda, address, x, bias, d, true);
 }
 
 /// Leaves the column sums of d with it: whoever takes the gradient of a layer's bias needs them.
-fn through_gelu(cuda: &Cuda, x: u64, shape: &Tensor, d: &mut Tensor, again: bool) {
+fn through_gelu(cuda: &Cuda, x: u64, shape: &Tensor, bias: Option<&Tensor>, d: &mut Tensor, again: bool) {
     let (rows, columns) = (shape.rows(), shape.columns());
     let again = i32::from(again);
     if !columns.is_multiple_of(8) || rows == 0 {
+        debug_assert!(bias.is_none() || rows == 0, "a width whose bias the product adds");
         let arguments = arguments![d.cuda_address_mut(), x, shape.len() as i64, again];
         return cuda.launch_flat(("gelu", "gelu_backward"), shape.len(), &arguments);
     }
     let ColumnGrid { per_chunk, chunks, grid } = ColumnGrid::new(rows, columns, 8);
     let partial = cuda.allocate(chunks * columns, DType::F32);
-    let arguments =
-        arguments![d.cuda_address_mut(), x, rows as i64, columns as i32, per_chunk as i32, again, partial.address(),];
+    let arguments = arguments![
+        d.cuda_address_mut(),
+        x,
+        bias.map_or(0, Tensor::cuda_address),
+        rows as i64,
+        columns as i32,
+        per_chunk as i32,
+        again,
+        partial.address(),
+    ];
     cuda.launch(("gelu", "gelu_backward_by_8"), grid, (32, 8), 0, &arguments);
     d.keep_column_sums(partial);
 }

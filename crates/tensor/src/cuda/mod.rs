@@ -253,9 +253,14 @@ impl Cuda {
         }
     }
 
+    /// The most shared memory that a kernel may ask for, beside a little that it declares.
+    fn most_shared(&self) -> usize {
+        (self.gpu.about.most_shared as usize).saturating_sub(1024)
+    }
+
     /// Whether a block may have this much shared memory.
     fn fits_shared(&self, bytes: usize) -> bool {
-        bytes <= self.gpu.about.most_shared as usize
+        bytes <= self.most_shared()
     }
 
     /// Scratch memory of raw bytes.

@@ -4,23 +4,31 @@ use super::{Cuda, REDUCTION_BLOCKS, arguments};
 use crate::rows::Rows;
 use crate::tensor::{DType, Tensor};
 
-/// The kernels for rows of up to 256, 512, 768 and 1024 columns.
-const FORWARD: [&str; 4] = [
-    "layer_norm_forward_by_8_1",
-    "layer_norm_forward_by_8_2",
-    "layer_norm_forward_by_8_3",
-    "layer_norm_forward_by_8_4",
+/// The kernels for rows of up to 128, 256, ... 1024 columns.
+const FORWARD: [&str; 8] = [
+    "layer_norm_forward_by_4_1",
+    "layer_norm_forward_by_4_2",
+    "layer_norm_forward_by_4_3",
+    "layer_norm_forward_by_4_4",
+    "layer_norm_forward_by_4_5",
+    "layer_norm_forward_by_4_6",
+    "layer_norm_forward_by_4_7",
+    "layer_norm_forward_by_4_8",
 ];
-const BACKWARD: [&str; 4] = [
-    "layer_norm_backward_by_8_1",
-    "layer_norm_backward_by_8_2",
-    "layer_norm_backward_by_8_3",
-    "layer_norm_backward_by_8_4",
+const BACKWARD: [&str; 8] = [
+    "layer_norm_backward_by_4_1",
+    "layer_norm_backward_by_4_2",
+    "layer_norm_backward_by_4_3",
+    "layer_norm_backward_by_4_4",
+    "layer_norm_backward_by_4_5",
+    "layer_norm_backward_by_4_6",
+    "layer_norm_backward_by_4_7",
+    "layer_norm_backward_by_4_8",
 ];
 
-/// Whether the kernels that keep a row in registers take this width.
-fn fits(dim: usize) -> bool {
-    dim.is_multiple_of(8) && dim <= 1024
+/// Which of the kernels that keep a row in registers takes this width.
+fn in_registers(dim: usize) -> Option<usize> {
+    (dim.is_multiple_of(4) && (1..=1024).contains(&dim)).then(|| dim.div_ceil(128) - 1)
 }
 
 pub(crate) fn layer_forward(
@@ -33,7 +41,7 @@ pub(crate) fn layer_forward(
     [y, mean, rstd]: [&mut Tensor; 3],
 ) {
     let dim = weight.len();
-    let kernel = if fits(dim) { FORWARD[dim.div_ceil(256) - 1] } else { "layer_norm_forward" };
+    let (kernel, rows_per_warp) = in_registers(dim).map_or(("layer_norm_forward", 1), |i| (FORWARD[i], 2));
     let arguments = arguments![
         x.cuda_address(),
         cuda.rows(rows).source_of(),
@@ -46,23 +54,23 @@ pub(crate) fn layer_forward(
         mean.cuda_address_mut(),
         rstd.cuda_address_mut(),
     ];
-    cuda.launch_rows(("layer_norm", kernel), rows.count(), &arguments);
+    cuda.launch_rows(("layer_norm", kernel), rows.count().div_ceil(rows_per_warp), &arguments);
 }
 
-/// Adds to dx and to the parameters' gradients, and writes the normalised rows again.
+/// Adds to dx and to the parameters' gradients.
 pub(crate) fn layer_backward(
     cuda: &Cuda,
     x: &Tensor,
     rows: &Rows,
-    [mean, rstd, weight, bias, dy]: [&Tensor; 5],
-    [dx, normed, d_weight, d_bias]: [&mut Tensor; 4],
+    [mean, rstd, weight, dy]: [&Tensor; 4],
+    [dx, d_weight, d_bias]: [&mut Tensor; 3],
 ) {
     let (count, dim) = (rows.count(), weight.len());
     if count == 0 {
         return;
     }
     let (kernel, rows_per_block, threads) =
-        if fits(dim) { (BACKWARD[dim.div_ceil(256) - 1], 8, 256) } else { ("layer_norm_backward", 1, 128) };
+        in_registers(dim).map_or(("layer_norm_backward", 1, 128), |i| (BACKWARD[i], 8, 256));
     // As many as an H200 has room for at a time, which is fewer where a row takes more registers.
     let most = if dim > 512 { REDUCTION_BLOCKS * 2 / 3 } else { REDUCTION_BLOCKS };
     let blocks = count.div_ceil(rows_per_block).min(most);
@@ -73,12 +81,10 @@ pub(crate) fn layer_backward(
         mean.cuda_address(),
         rstd.cuda_address(),
         weight.cuda_address(),
-        bias.cuda_address(),
         dy.cuda_address(),
         count as i64,
         dim as i32,
         dx.cuda_address_mut(),
-        normed.cuda_address_mut(),
         partial.address(),
     ];
     cuda.launch(("layer_norm", kernel), (blocks as u32, 1, 1), (threads, 1), 2 * dim * 4, &arguments);
@@ -89,7 +95,7 @@ pub(crate) fn layer_backward(
         d_weight.cuda_address_mut(),
         d_bias.cuda_address_mut(),
     ];
-    cuda.launch(("reduce", "add_partial_pairs"), ((2 * dim).div_ceil(32) as u32, 1, 1), (32, 8), 0, &arguments);
+    cuda.launch(("reduce", "add_partial_pairs"), ((2 * dim).div_ceil(32) as u32, 1, 1), (32, 32), 0, &arguments);
 }
 
 pub(crate) fn l2_forward(cuda: &Cuda, x: &Tensor, epsilon: f64, y: &mut Tensor, norms: &mut Tensor) {

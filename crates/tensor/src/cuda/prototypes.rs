@@ -38,19 +38,18 @@ pub(crate) fn logits_backward(
     y: &Tensor,
     magnitude: &Tensor,
     direction: &Tensor,
-    d_raw: &Tensor,
+    (d_logits, scale): (&Tensor, f64),
     inverse_norms: &mut Tensor,
     [dy, d_magnitude, d_direction]: [&mut Tensor; 3],
 ) {
     let (rows, count, dim) = (y.rows(), direction.rows(), direction.columns());
-    // cuBLASLt takes both factors in one type.
-    let d = Matrix::new(cuda.for_product(d_raw), rows, count);
+    let d = Matrix::new(cuda.for_product(d_logits), rows, count);
     let w = normalized(cuda, magnitude, direction, inverse_norms.cuda_address_mut());
-    let to = Product::to(dy.cuda_address_mut(), dy.dtype());
+    let to = Product { factor: scale as f32, ..Product::to(dy.cuda_address_mut(), dy.dtype()) };
     cuda.product(d, Matrix::new(w.address(), count, dim), to);
     drop(w);
     let dw = cuda.allocate(count * dim, DType::F32);
-    let to = Product::to(dw.address(), DType::F32);
+    let to = Product { factor: scale as f32, ..Product::to(dw.address(), DType::F32) };
     cuda.product(d.transposed(), Matrix::of(y), to);
     let arguments = arguments![
         dw.address(),
@@ -123,12 +122,13 @@ pub(crate) fn row_summaries(cuda: &Cuda, probabilities: &Tensor) -> Vec<(f64, us
 
 pub(crate) fn cross_entropy(
     cuda: &Cuda,
-    raw: &mut Tensor,
+    raw: &Tensor,
     scale: f64,
     shift: &Tensor,
     targets: &Tensor,
     targets_of: &[Vec<usize>],
     weight: f64,
+    d_logits: &mut Tensor,
 ) -> Vec<f64> {
     let rows = raw.rows();
     let pairs: Vec<i32> = targets_of
@@ -140,19 +140,23 @@ pub(crate) fn cross_entropy(
         .collect();
     let pairs = cuda.uploaded(&pairs);
     let losses = cuda.allocate(rows, DType::F32);
-    let columns = raw.columns() as i32;
+    let columns = raw.columns();
+    let (kernel, width) = if columns.is_multiple_of(4) { ("cross_entropy_by_4", 4) } else { ("cross_entropy_by_1", 1) };
+    let held = columns.min(cuda.most_shared() / DType::F32.size()) / width * width;
     let arguments = arguments![
-        raw.cuda_address_mut(),
+        raw.cuda_address(),
         scale as f32,
         shift.cuda_address(),
         targets.cuda_address(),
         pairs.address(),
         weight as f32,
-        columns,
+        columns as i32,
+        held as i32,
+        d_logits.cuda_address_mut(),
         losses.address(),
     ];
     let (grid, block) = over_rows(rows);
-    cuda.launch(("softmax", "cross_entropy"), grid, block, 0, &arguments);
+    cuda.launch(("softmax", kernel), grid, block, held * DType::F32.size(), &arguments);
     cuda.download::<f32>(losses.address(), rows).into_iter().map(f64::from).collect()
 }
 
@@ -191,10 +195,4 @@ pub(crate) fn add_scaled(cuda: &Cuda, a: &Tensor, factor: f64, b: &Tensor, out: 
 pub(crate) fn add_products(cuda: &Cuda, a: &Tensor, b: &Tensor, out: &mut Tensor) {
     let arguments = arguments![a.cuda_address(), b.cuda_address(), a.len() as i64, out.cuda_address_mut()];
     cuda.launch_flat(("elementwise", "add_products"), a.len(), &arguments);
-}
-
-pub(crate) fn scale(cuda: &Cuda, x: &mut Tensor, factor: f64) {
-    let count = x.len();
-    let arguments = arguments![x.cuda_address_mut(), factor as f32, count as i64];
-    cuda.launch_flat(("elementwise", "scale"), count, &arguments);
 }

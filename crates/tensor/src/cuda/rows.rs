@@ -29,10 +29,15 @@ impl DeviceRows {
             let starts = cuda.uploaded(&starts);
             let (source_of, compact_of) =
                 (cuda.allocate(rows.count(), DType::F32), cuda.allocate(rows.source_rows(), DType::F32));
-            let none = arguments![compact_of.address(), rows.source_rows() as i64, -1];
-            cuda.launch_flat(("elementwise", "fill_int"), rows.source_rows(), &none);
-            let all = arguments![starts.address(), offsets.address(), source_of.address(), compact_of.address()];
-            cuda.launch(("residual", "row_maps"), (rows.segments() as u32, 1, 1), (64, 1), 0, &all);
+            let arguments = arguments![
+                starts.address(),
+                offsets.address(),
+                rows.segments() as i32,
+                rows.source_rows() as i32,
+                source_of.address(),
+                compact_of.address(),
+            ];
+            cuda.launch(("residual", "row_maps"), (rows.segments() as u32 + 1, 1, 1), (64, 1), 0, &arguments);
             (source_of, compact_of)
         });
         Self { offsets, maps, groups: groups(rows) }

@@ -24,20 +24,23 @@ pub(crate) fn patchify(cuda: &Cuda, groups: &[Pixels<'_>], patch: usize, out: &m
                     }
                     PixelData::Values(_) => 0,
                 };
-                let (mean, deviation) = (cuda.uploaded(mean), cuda.uploaded(deviation));
+                let levels = cuda.uploaded(&levels(mean, deviation));
                 let arguments = arguments![
                     pixels,
-                    mean.address(),
-                    deviation.address(),
+                    levels.address(),
+                    g.count as i64,
                     shape[0],
                     shape[1],
                     shape[2],
                     shape[3],
                     address,
                 ];
-                let grid = ((g.count * g.patches(patch)) as u32, 1, 1);
-                let bytes = g.channels * patch * patch;
-                cuda.launch(("tokens", "patchify_bytes"), grid, (256, 1), bytes, &arguments);
+                let (kernel, width) = match patch {
+                    p if p.is_multiple_of(8) => ("patchify_bytes_by_8", 8),
+                    p if p.is_multiple_of(4) => ("patchify_bytes_by_4", 4),
+                    _ => ("patchify_bytes_by_1", 1),
+                };
+                cuda.launch_flat(("tokens", kernel), values / width, &arguments);
             }
             PixelData::Values(pixels) => {
                 let pixels = cuda.uploaded(&pixels.iter().map(|&x| x as f32).collect::<Vec<_>>());
@@ -48,6 +51,14 @@ pub(crate) fn patchify(cuda: &Cuda, groups: &[Pixels<'_>], patch: usize, out: &m
         }
         address += (values * out.dtype().size()) as u64;
     }
+}
+
+/// What each byte becomes in each channel, [channels, 256]: (byte / 255 - mean) / deviation in single precision, as
+/// torchvision computes it.
+fn levels(mean: &[f32], deviation: &[f32]) -> Vec<f32> {
+    let of =
+        |(&mean, &deviation): (&f32, &f32)| (0..=255u8).map(move |byte| (f32::from(byte) / 255.0 - mean) / deviation);
+    mean.iter().zip(deviation).flat_map(of).collect()
 }
 
 /// How a grid's positions mix the learnt ones, [patches, learnt]; none where they are the learnt ones.
@@ -93,7 +104,8 @@ pub(crate) fn assemble(
             dim as i32,
             to,
         ];
-        cuda.launch_flat(("tokens", "assemble"), count * (cells + 1) * dim, &arguments);
+        let (kernel, width) = if dim.is_multiple_of(8) { ("assemble_by_8", 8) } else { ("assemble_by_1", 1) };
+        cuda.launch_flat(("tokens", kernel), count * (cells + 1) * dim / width, &arguments);
         from += (count * cells * dim * size) as u64;
         to += (count * (cells + 1) * dim * size) as u64;
     }

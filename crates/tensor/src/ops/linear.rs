@@ -62,13 +62,15 @@ pub fn linear(x: &Tensor, affine: &Affine<'_>) -> Tensor {
 #[derive(Debug)]
 pub struct GeluSaved {
     pre: Tensor,
+    /// The bias that `pre` lacks, where the device adds it on the way.
+    bias: Option<Tensor>,
     activated: Option<Tensor>,
 }
 
 impl GeluSaved {
     /// From pre-activations that were made apart, by a normalisation for instance.
     pub fn new(pre: Tensor) -> Self {
-        Self { pre, activated: None }
+        Self { pre, bias: None, activated: None }
     }
 
     /// Hands over the activations after their last use in the forward pass.
@@ -81,19 +83,19 @@ impl GeluSaved {
 pub fn linear_gelu(x: &Tensor, affine: &Affine<'_>) -> (Tensor, GeluSaved) {
     let (mut pre, mut activated) = (affine.output(x), affine.output(x));
     let bias = affine.bias.expect("a layer with GELU has a bias");
-    on_device!(x, T => cpu::forward_gelu(
-        x.device().as_cpu(),
-        T::slice(x),
-        &T::slice(affine.weight)[affine.elements()],
-        &T::slice(bias)[affine.outputs.clone()],
-        affine.inputs(),
-        T::slice_mut(&mut pre),
-        T::slice_mut(&mut activated),
-    ), cuda => {
-        gpu::forward(cuda, x, affine.on_gpu(), &mut pre);
-        gpu::gelu(cuda, &pre, &mut activated);
-    });
-    (activated, GeluSaved::new(pre))
+    let missing = on_device!(x, T => {
+        cpu::forward_gelu(
+            x.device().as_cpu(),
+            T::slice(x),
+            &T::slice(affine.weight)[affine.elements()],
+            &T::slice(bias)[affine.outputs.clone()],
+            affine.inputs(),
+            T::slice_mut(&mut pre),
+            T::slice_mut(&mut activated),
+        );
+        None
+    }, cuda => gpu::forward_gelu(cuda, x, affine.on_gpu(), &mut pre, &mut activated).map(Tensor::duplicate));
+    (activated, GeluSaved { pre, bias: missing, activated: None })
 }
 
 /// `gelu(x W^T + b)` alone, for a pass without a derivative: less memory, the same bits.
@@ -109,8 +111,7 @@ pub fn linear_gelu_only(x: &Tensor, affine: &Affine<'_>) -> Tensor {
         T::slice_mut(&mut y),
     ), cuda => {
         let mut pre = affine.output(x);
-        gpu::forward(cuda, x, affine.on_gpu(), &mut pre);
-        gpu::gelu(cuda, &pre, &mut y);
+        gpu::forward_gelu(cuda, x, affine.on_gpu(), &mut pre, &mut y);
     });
     y
 }
@@ -144,10 +145,10 @@ pub fn linear_backward_input(dy: &Tensor, affine: &Affine<'_>) -> Tensor {
 /// The gradient of what the GELU before the layer was applied to, and the GELU's result: the layer's input.
 pub fn linear_backward_through_gelu(dy: &Tensor, affine: &Affine<'_>, saved: GeluSaved) -> (Tensor, Tensor) {
     let mut d_pre = input_gradient(dy, affine);
-    let GeluSaved { mut pre, activated } = saved;
+    let GeluSaved { mut pre, bias, activated } = saved;
     on_device!(dy, T => backward_input::<T>(dy, affine, Some(&pre), &mut d_pre), cuda => {
         gpu::backward_input(cuda, dy, affine.on_gpu(), &mut d_pre);
-        gpu::gelu_backward_and_again(cuda, &mut pre, &mut d_pre);
+        gpu::gelu_backward_and_again(cuda, &mut pre, bias.as_ref(), &mut d_pre);
     });
     let activated = match activated {
         Some(activated) => activated,

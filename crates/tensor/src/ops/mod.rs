@@ -25,7 +25,7 @@ pub use norm::{
 };
 pub use optimizer::{AdamW, ParameterUpdate, adamw_and_average, clear, squared_norms};
 pub use prototypes::{
-    Logits, add_scale_gradient, add_scaled, column_mean, column_sums, cross_entropy, log_mean_softmax, move_towards,
+    Logits, add_scaled, add_shift_gradient, column_mean, column_sums, cross_entropy, log_mean_softmax, move_towards,
     prototype_logits, prototype_logits_backward, row_summaries, softmax, vmf_log_normalizer,
 };
 pub use residual::{gather, scatter_add};

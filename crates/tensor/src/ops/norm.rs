@@ -7,20 +7,11 @@ use crate::cuda::{linear as gpu_linear, norm as gpu};
 use crate::rows::Rows;
 use crate::tensor::Tensor;
 
-/// What the derivative needs besides the input: mean and reciprocal deviation of each normalised row, and for the gradient
-/// of the weights that read it, the result. A GPU makes the result again, which costs it less than the memory.
+/// What the derivative needs besides the input: mean and reciprocal deviation of each normalised row.
 #[derive(Debug)]
 pub struct RowStatistics {
     mean: Tensor,
     rstd: Tensor,
-    normed: Option<Tensor>,
-}
-
-impl RowStatistics {
-    /// Hands over the normalised rows after their last use in the forward pass.
-    pub fn keep(&mut self, normed: Tensor) {
-        self.normed = (!normed.device().is_gpu()).then_some(normed);
-    }
 }
 
 /// LayerNorm of the named rows; the result is compact.
@@ -33,34 +24,26 @@ pub fn layer_norm(x: &Tensor, rows: &Rows, weight: &Tensor, bias: &Tensor, epsil
         x.device().as_cpu(), T::slice(x), rows, T::slice(weight), T::slice(bias), epsilon,
         T::slice_mut(&mut y), T::slice_mut(&mut mean), T::slice_mut(&mut rstd),
     ), cuda => gpu::layer_forward(cuda, x, rows, weight, bias, epsilon, [&mut y, &mut mean, &mut rstd]));
-    (y, RowStatistics { mean, rstd, normed: None })
+    (y, RowStatistics { mean, rstd })
 }
 
-/// Adds the gradient of the named rows of `x` to `dx`, and those of weight and bias to theirs. Returns the normalised rows
-/// where they were kept or could be made along the way: they are the other factor of a gradient of weights.
+/// Adds the gradient of the named rows of `x` to `dx`, and those of weight and bias to theirs.
 pub fn layer_norm_backward(
     x: &Tensor,
     rows: &Rows,
-    statistics: RowStatistics,
-    (weight, bias): (&Tensor, &Tensor),
+    statistics: &RowStatistics,
+    weight: &Tensor,
     dy: &Tensor,
     dx: &mut Tensor,
     d_weight: &mut Tensor,
     d_bias: &mut Tensor,
-) -> Option<Tensor> {
+) {
     assert_eq!((x.len(), dy.rows()), (dx.len(), rows.count()), "gradients of LayerNorm");
-    let RowStatistics { mean, rstd, normed } = statistics;
-    on_device!(x, T => {
-        cpu_layer::backward(
-            x.device().as_cpu(), T::slice(x), rows, T::slice(&mean), T::slice(&rstd), T::slice(weight),
-            T::slice(dy), T::slice_mut(dx), T::slice_mut(d_weight), T::slice_mut(d_bias),
-        );
-        normed
-    }, cuda => {
-        let mut normed = x.device().empty(dy.shape());
-        gpu::layer_backward(cuda, x, rows, [&mean, &rstd, weight, bias, dy], [dx, &mut normed, d_weight, d_bias]);
-        Some(normed)
-    })
+    let RowStatistics { mean, rstd } = statistics;
+    on_device!(x, T => cpu_layer::backward(
+        x.device().as_cpu(), T::slice(x), rows, T::slice(mean), T::slice(rstd), T::slice(weight),
+        T::slice(dy), T::slice_mut(dx), T::slice_mut(d_weight), T::slice_mut(d_bias),
+    ), cuda => gpu::layer_backward(cuda, x, rows, [mean, rstd, weight, dy], [dx, d_weight, d_bias]));
 }
 
 /// Rows divided by `max(|row|, epsilon)`, and those divisors.
@@ -134,7 +117,7 @@ pub fn gelu(x: &Tensor) -> Tensor {
             let n = crate::cpu::ELEMENTS_PER_TASK;
             x_all.par_chunks(n).zip(y_all.par_chunks_mut(n)).for_each(|(x, y)| crate::cpu::gelu::gelu(x, y));
         });
-    }, cuda => gpu_linear::gelu(cuda, x, &mut y));
+    }, cuda => gpu_linear::gelu(cuda, x, None, &mut y));
     y
 }
 

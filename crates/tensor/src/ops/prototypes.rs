@@ -14,6 +14,15 @@ pub struct Logits {
     pub raw: Tensor,
     /// 1 / |v_k|.
     inverse_norms: Tensor,
+    /// What a gradient in `raw` has yet to be multiplied by.
+    factor: f64,
+}
+
+impl Logits {
+    /// Says that `raw` has become the gradient with respect to `scale raw`.
+    pub fn hold_gradient_of_scaled(&mut self, scale: f64) {
+        self.factor = scale;
+    }
 }
 
 /// <w_k, y> with w_k = g_k v_k / |v_k|; `direction` is v [K, p], `magnitude` is g [K, 1].
@@ -26,7 +35,7 @@ pub fn prototype_logits(y: &Tensor, magnitude: &Tensor, direction: &Tensor) -> L
         y.device().as_cpu(), T::slice(y), T::slice(magnitude), T::slice(direction), dim,
         T::slice_mut(&mut raw), T::slice_mut(&mut inverse_norms),
     ), cuda => gpu::logits(cuda, y, magnitude, direction, &mut raw, &mut inverse_norms));
-    Logits { raw, inverse_norms }
+    Logits { raw, inverse_norms, factor: 1.0 }
 }
 
 /// The gradient of `y`, given that of the raw logits in `logits.raw` (which it uses up); adds those of g and v.
@@ -41,10 +50,16 @@ pub fn prototype_logits_backward(
     let mut dy = y.device().empty(y.shape());
     on_device!(y, T => cpu::backward(
         y.device().as_cpu(), T::slice(y), T::slice(magnitude), T::slice(direction), T::slice(&logits.inverse_norms),
-        direction.columns(), T::slice_mut(&mut logits.raw), T::slice_mut(&mut dy),
+        direction.columns(), T::slice_mut(&mut logits.raw), T::from_f64(logits.factor), T::slice_mut(&mut dy),
         T::slice_mut(d_magnitude), T::slice_mut(d_direction),
     ), cuda => gpu::logits_backward(
-        cuda, y, magnitude, direction, &logits.raw, &mut logits.inverse_norms, [&mut dy, d_magnitude, d_direction],
+        cuda,
+        y,
+        magnitude,
+        direction,
+        (&logits.raw, logits.factor),
+        &mut logits.inverse_norms,
+        [&mut dy, d_magnitude, d_direction],
     ));
     dy
 }
@@ -162,25 +177,20 @@ pub fn cross_entropy(
     assert_eq!((raw.rows(), raw.columns()), (targets_of.len(), targets.columns()), "student rows and teacher columns");
     on_device!(targets, T => cpu_ce::forward_backward(
         targets.device().as_cpu(), T::slice_mut(raw), scale, T::slice(shift), T::slice(targets), targets_of, weight,
-    ), cuda => gpu::cross_entropy(cuda, raw, scale, shift, targets, targets_of, weight))
+    ), cuda => {
+        let mut d_logits = raw.device().empty(raw.shape());
+        let losses = gpu::cross_entropy(cuda, raw, scale, shift, targets, targets_of, weight, &mut d_logits);
+        *raw = d_logits;
+        losses
+    })
 }
 
-/// `d_raw = scale d_logits` in place, and, where the shift depends on g, adds `slope_k sum_b d_logits_bk` to dg.
-pub fn add_scale_gradient(d_logits: &mut Tensor, scale: f64, shift_gradient: Option<(&Tensor, &mut Tensor)>) {
-    if let Some((slope, dg)) = shift_gradient {
-        let sums = column_sums(d_logits);
-        on_device!(sums, T => {
-            for ((dg, &slope), &sum) in T::slice_mut(dg).iter_mut().zip(T::slice(slope)).zip(T::slice(&sums)) {
-                *dg = slope.mul_add(sum, *dg);
-            }
-        }, cuda => gpu::add_products(cuda, slope, &sums, dg));
-    }
-    let device = d_logits.device().clone();
-    on_device!(d_logits, T => {
-        let d = T::slice_mut(d_logits);
-        device.as_cpu().install(|| {
-            use rayon::prelude::*;
-            d.par_chunks_mut(crate::cpu::ELEMENTS_PER_TASK).for_each(|d| d.iter_mut().for_each(|d| *d *= T::from_f64(scale)));
-        });
-    }, cuda => gpu::scale(cuda, d_logits, scale));
+/// Adds `slope_k sum_b d_logits_bk` to dg, where the shift of the logits depends on g with this slope.
+pub fn add_shift_gradient(d_logits: &Tensor, slope: &Tensor, dg: &mut Tensor) {
+    let sums = column_sums(d_logits);
+    on_device!(sums, T => {
+        for ((dg, &slope), &sum) in T::slice_mut(dg).iter_mut().zip(T::slice(slope)).zip(T::slice(&sums)) {
+            *dg = slope.mul_add(sum, *dg);
+        }
+    }, cuda => gpu::add_products(cuda, slope, &sums, dg));
 }

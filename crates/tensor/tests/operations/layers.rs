@@ -12,11 +12,13 @@ pub(crate) fn operations() -> Vec<Operation> {
         Operation { name: "mlp", tolerance: 2e-6, run: mlp },
         Operation { name: "residual branch", tolerance: 1e-6, run: residual },
         Operation { name: "layer norm", tolerance: 1e-6, run: layer_norm },
+        Operation { name: "layer norm of other widths", tolerance: 1e-6, run: other_layer_norm },
         Operation { name: "batch norm", tolerance: 2e-6, run: batch_norm },
         Operation { name: "gelu", tolerance: 5e-7, run: gelu },
         Operation { name: "l2 normalize", tolerance: 5e-7, run: l2_normalize },
         Operation { name: "attention", tolerance: 2e-6, run: attention },
         Operation { name: "attention of other shapes", tolerance: 2e-6, run: other_attention },
+        Operation { name: "attention with large scores", tolerance: 1e-5, run: sharp_attention },
         Operation { name: "class attention", tolerance: 1e-6, run: class_attention },
     ]
 }
@@ -110,19 +112,27 @@ fn residual(d: &Device) -> Outputs {
 
 fn layer_norm(d: &Device) -> Outputs {
     let mut outputs = Vec::new();
-    for (rows, names) in [
-        (segments(), ["y", "y again", "dx", "dw", "db"]),
-        (kept(), ["y of kept", "y of kept again", "dx of kept", "dw of kept", "db of kept"]),
-    ] {
-        let (x, w, b) = (normal(d, 1, &[1500, 192]), exact(d, 2, &[192]), exact(d, 3, &[192]));
-        let dy = normal(d, 4, &[rows.count(), 192]);
-        let (y, mut statistics) = ops::layer_norm(&x, &rows, &w, &b, 1e-6);
-        statistics.keep(y.duplicate());
-        let (mut dx, mut dw, mut db) = (normal(d, 5, &[1500, 192]), d.zeros_exact(&[192]), d.zeros_exact(&[192]));
-        let again = ops::layer_norm_backward(&x, &rows, statistics, (&w, &b), &dy, &mut dx, &mut dw, &mut db);
-        outputs.extend(names.into_iter().zip([y, again.unwrap(), dx, dw, db].map(|t| t.to_f64())));
+    for (rows, names) in
+        [(segments(), ["y", "dx", "dw", "db"]), (kept(), ["y of kept", "dx of kept", "dw of kept", "db of kept"])]
+    {
+        outputs.extend(layer_norm_of(d, &rows, 192, names));
     }
     outputs
+}
+
+/// A narrow row, one that no vector fits, and the widths of larger networks.
+fn other_layer_norm(d: &Device) -> Outputs {
+    let width = |dim| layer_norm_of(d, &kept(), dim, ["y", "dx", "dw", "db"]);
+    [36, 30, 384, 768, 1024, 1028].into_iter().flat_map(width).collect()
+}
+
+fn layer_norm_of(d: &Device, rows: &Rows, dim: usize, names: [&'static str; 4]) -> Outputs {
+    let (x, w, b) = (normal(d, 1, &[1500, dim]), exact(d, 2, &[dim]), exact(d, 3, &[dim]));
+    let dy = normal(d, 4, &[rows.count(), dim]);
+    let (y, statistics) = ops::layer_norm(&x, rows, &w, &b, 1e-6);
+    let (mut dx, mut dw, mut db) = (normal(d, 5, &[1500, dim]), d.zeros_exact(&[dim]), d.zeros_exact(&[dim]));
+    ops::layer_norm_backward(&x, rows, &statistics, &w, &dy, &mut dx, &mut dw, &mut db);
+    names.into_iter().zip([y, dx, dw, db].map(|t| t.to_f64())).collect()
 }
 
 fn batch_norm(d: &Device) -> Outputs {
@@ -156,22 +166,35 @@ fn l2_normalize(d: &Device) -> Outputs {
 }
 
 fn attention(d: &Device) -> Outputs {
-    attention_of(d, Rows::all([50, 37, 197, 1, 37, 197]), 3, 192)
+    attention_of(d, Rows::all([50, 37, 197, 1, 37, 197]), 3, 192, 1.0)
+}
+
+/// Scores of a few hundred, which a softmax survives only if it follows the largest of a row.
+fn sharp_attention(d: &Device) -> Outputs {
+    attention_of(d, Rows::all([37, 197, 300]), 1, 64, 32.0)
 }
 
 /// Lengths around the edges of a kernel's tiles, and a head that is not 64 wide.
 fn other_attention(d: &Device) -> Outputs {
-    let mut outputs =
-        attention_of(d, Rows::all([1, 2, 15, 16, 17, 31, 48, 49, 63, 64, 65, 128, 208, 209, 256, 257, 785]), 1, 64);
-    let narrow = attention_of(d, Rows::all([5, 37, 70]), 4, 48);
+    let mut outputs = attention_of(
+        d,
+        Rows::all([1, 2, 15, 16, 17, 31, 48, 49, 63, 64, 65, 128, 208, 209, 224, 225, 256, 257, 785]),
+        1,
+        64,
+        1.0,
+    );
+    let narrow = attention_of(d, Rows::all([5, 37, 70]), 4, 48, 1.0);
     outputs.extend(
         narrow.into_iter().zip(["out of narrow heads", "d_qkv of narrow heads"]).map(|((_, v), name)| (name, v)),
     );
     outputs
 }
 
-fn attention_of(d: &Device, rows: Rows, heads: usize, dim: usize) -> Outputs {
-    let (qkv, d_out) = (normal(d, 1, &[rows.count(), 3 * dim]), normal(d, 2, &[rows.count(), dim]));
+/// With queries multiplied by a power of two.
+fn attention_of(d: &Device, rows: Rows, heads: usize, dim: usize, sharper: f64) -> Outputs {
+    let mut qkv = values(1, &[rows.count(), 3 * dim]);
+    qkv.chunks_mut(3 * dim).for_each(|row| row[..dim].iter_mut().for_each(|q| *q *= sharper));
+    let (qkv, d_out) = (d.from_f64(&[rows.count(), 3 * dim], &qkv), normal(d, 2, &[rows.count(), dim]));
     let attended = ops::attention(&qkv, &rows, heads);
     let d_qkv = ops::attention_backward(&qkv, &rows, heads, &attended, &d_out);
     vec![("out", attended.out.to_f64()), ("d_qkv", d_qkv.to_f64())]

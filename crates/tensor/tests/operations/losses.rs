@@ -72,10 +72,20 @@ fn cross_entropy(d: &Device) -> Outputs {
     // Rows of global crops meet one target, rows of local crops two.
     let targets_of: Vec<Vec<usize>> =
         (0..ROWS).map(|r| if r < 40 { vec![39 - r] } else { vec![r % 20, 20 + r % 20] }).collect();
-    let mut raw = ops::prototype_logits(&y, &g, &v).raw;
-    let losses = ops::cross_entropy(&mut raw, scale, &shift, &targets, &targets_of, 1.0 / 560.0);
-    let gradient = raw.to_f64();
-    let mut dg = d.zeros_exact(&[PROTOTYPES, 1]);
-    ops::add_scale_gradient(&mut raw, scale, Some((&slope, &mut dg)));
-    vec![("losses", losses), ("gradient", gradient), ("d_raw", raw.to_f64()), ("dg", dg.to_f64())]
+    let mut logits = ops::prototype_logits(&y, &g, &v);
+    let losses = ops::cross_entropy(&mut logits.raw, scale, &shift, &targets, &targets_of, 1.0 / 560.0);
+    logits.hold_gradient_of_scaled(scale);
+    let gradient = logits.raw.to_f64();
+    let (mut dg, mut dv) = (d.zeros_exact(&[PROTOTYPES, 1]), d.zeros_exact(&[PROTOTYPES, DIM]));
+    ops::add_shift_gradient(&logits.raw, &slope, &mut dg);
+    let through_shift = dg.to_f64();
+    let dy = ops::prototype_logits_backward(&y, &g, &v, logits, &mut dg, &mut dv).to_f64();
+    vec![
+        ("losses", losses),
+        ("gradient", gradient),
+        ("dg through the shift", through_shift),
+        ("dy", dy),
+        ("dg", dg.to_f64()),
+        ("dv", dv.to_f64()),
+    ]
 }

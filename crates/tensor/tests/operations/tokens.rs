@@ -26,17 +26,21 @@ fn patchify(d: &Device) -> Outputs {
         },
         Pixels { count: 2, height: 33, width: 33, channels: 3, data: PixelData::Values(&values) },
     ];
-    vec![("patches", ops::patchify(d, &groups, 8).to_f64())]
+    [8, 4, 5].into_iter().map(|patch| ("patches", ops::patchify(d, &groups, patch).to_f64())).collect()
 }
 
 fn assemble(d: &Device) -> Outputs {
+    [48, 44].into_iter().flat_map(|dim| assemble_of(d, dim)).collect()
+}
+
+fn assemble_of(d: &Device, dim: usize) -> Outputs {
     let learnt = (14, 14);
     let layout = TokenLayout::new(vec![
         (2, Grid::new((14, 14), learnt)),
         (5, Grid::new((6, 6), learnt)),
         (1, Grid::new((16, 10), learnt)),
     ]);
-    let (rows, dim) = (layout.rows(), 48);
+    let rows = layout.rows();
     let patches = normal(d, 1, &[rows.count() - rows.segments(), dim]);
     let (class, position) = (exact(d, 2, &[1, 1, dim]), exact(d, 3, &[1, 197, dim]));
     let x = ops::assemble_tokens(&layout, &patches, &class, &position);

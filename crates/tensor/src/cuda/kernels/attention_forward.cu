@@ -1,85 +1,122 @@
 // Attention, forward: bf16, heads of 64, tensor cores. attention_strips.cuh says how rows are shared out.
 
-// What a warp knows of its 16 queries so far. A lane holds two rows; its sums are over its own columns only.
-struct Attended {
-    float out[8][4] = {}, sum[2] = {};
-    float largest[2] = {minus_infinity(), minus_infinity()};
+// How far, as a power of two, a score may lie above its row's shift before the shift moves. Sums in single precision and
+// weights in bf16 lose nothing by a factor of 256, and most groups of keys then need no look at other lanes.
+constexpr float SLACK = 8.0f;
+
+// What a warp knows of its R strips of 16 queries so far. A lane holds two rows of each strip; its sums are over its own
+// columns only. The weights are 2^(factor * score - shift).
+template <int R> struct Attended {
+    float out[R][8][4] = {}, sum[R][2] = {}, shift[R][2] = {};
 };
 
-// Takes in GROUPS times 16 staged keys and values, of which all but the last group are full. `factor` is the scale of
-// the scores times log2(e), since the powers are of two. At least one key counts, so the largest score is finite.
-template <int GROUPS>
-__device__ __forceinline__ void attend_groups(Attended& a, const u32 (&q)[4][4], u32 keys, u32 values, int valid,
-                                              float factor, LaneOffsets lane) {
-    constexpr int BLOCKS = 2 * GROUPS;
-    float s[BLOCKS][4];
+// Takes in 16 staged keys and values, of which `valid` count: at least one. `factor` is the scale of the scores times
+// log2(e), since the powers are of two. The first keys set the shift; one of their weights is one, so no sum is zero.
+template <int R>
+__device__ __forceinline__ void attend(Attended<R>& a, const u32 (&q)[R][4][4], u32 keys, u32 values, int valid,
+                                       bool is_first, float factor, LaneOffsets lane) {
+    float s[R][2][4] = {};
 #pragma unroll
-    for (int i = 0; i < BLOCKS; i++) multiply_by_rows(s[i], q, keys + i * (STRIP_BYTES / 2), lane);
-    if (valid < GROUPS * STRIP) {
-        int first = (GROUPS - 1) * STRIP + 2 * (threadIdx.x & 3);
+    for (int i = 0; i < 4; i++) {
+        u32 b[4];
+        load_blocks(b, keys + (i >> 1) * (STRIP_BYTES / 2) + (lane.flat ^ ((i & 1) << 6)));
 #pragma unroll
-        for (int e = 0; e < 8; e++)
-            if (first + (e >> 2) * 8 + (e & 1) >= valid) s[BLOCKS - 2 + (e >> 2)][e & 3] = minus_infinity();
-    }
-#pragma unroll
-    for (int row = 0; row < 2; row++) {
-        float largest = a.largest[row];
-#pragma unroll
-        for (int i = 0; i < BLOCKS; i++) largest = fmaxf(largest, fmaxf(s[i][2 * row], s[i][2 * row + 1]));
-        largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-        largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-        float shrink = power_of_two((a.largest[row] - largest) * factor);
-        a.largest[row] = largest;
-        float sum = 0.0f, shift = largest * factor;
-#pragma unroll
-        for (int i = 0; i < BLOCKS; i++) {
-            s[i][2 * row] = power_of_two(fmaf(s[i][2 * row], factor, -shift));
-            s[i][2 * row + 1] = power_of_two(fmaf(s[i][2 * row + 1], factor, -shift));
-            sum += s[i][2 * row] + s[i][2 * row + 1];
+        for (int r = 0; r < R; r++) {
+            multiply(s[r][i >> 1], q[r][2 * (i & 1)], b[0], b[1]);
+            multiply(s[r][i >> 1], q[r][2 * (i & 1) + 1], b[2], b[3]);
         }
-        a.sum[row] = fmaf(a.sum[row], shrink, sum);
+    }
+    bool grows = is_first;
+    float largest[R][2];
 #pragma unroll
-        for (int n = 0; n < 8; n++) a.out[n][2 * row] *= shrink, a.out[n][2 * row + 1] *= shrink;
+    for (int r = 0; r < R; r++) {
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            float& x = s[r][e >> 2][e & 3];
+            x = fmaf(x, factor, -a.shift[r][(e >> 1) & 1]);
+            if (valid < STRIP && (e >> 2) * 8 + 2 * (threadIdx.x & 3) + (e & 1) >= valid) x = minus_infinity();
+        }
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            largest[r][row] = fmaxf(fmaxf(s[r][0][2 * row], s[r][0][2 * row + 1]),
+                                    fmaxf(s[r][1][2 * row], s[r][1][2 * row + 1]));
+            grows |= largest[r][row] > SLACK;
+        }
+    }
+    if (__any_sync(0xffffffffu, grows)) {
+#pragma unroll
+        for (int r = 0; r < R; r++)
+#pragma unroll
+            for (int row = 0; row < 2; row++) {
+                float by = fmaxf(largest[r][row], __shfl_xor_sync(0xffffffffu, largest[r][row], 1));
+                by = fmaxf(by, __shfl_xor_sync(0xffffffffu, by, 2));
+                if (!is_first) by = fmaxf(by, 0.0f);
+                a.shift[r][row] += by;
+                float shrink = is_first ? 1.0f : power_of_two(-by);
+                a.sum[r][row] *= shrink;
+#pragma unroll
+                for (int n = 0; n < 8; n++) a.out[r][n][2 * row] *= shrink, a.out[r][n][2 * row + 1] *= shrink;
+#pragma unroll
+                for (int half = 0; half < 2; half++) s[r][half][2 * row] -= by, s[r][half][2 * row + 1] -= by;
+            }
+    }
+    u32 weights[R][4];
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            float& x = s[r][e >> 2][e & 3];
+            x = power_of_two(x);
+            a.sum[r][(e >> 1) & 1] += x;
+        }
+        pack_operand(weights[r], s[r][0], s[r][1]);
     }
 #pragma unroll
-    for (int group = 0; group < GROUPS; group++) {
-        u32 weights[4];
-        pack_operand(weights, s[2 * group], s[2 * group + 1]);
-        add_weighted_rows(a.out, weights, values + group * STRIP_BYTES, lane);
+    for (int n = 0; n < 4; n++) {
+        u32 b[4];
+        load_blocks_transposed(b, values + (lane.square ^ (n << 5)));
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            multiply(a.out[r][2 * n], weights[r], b[0], b[1]);
+            multiply(a.out[r][2 * n + 1], weights[r], b[2], b[3]);
+        }
     }
 }
 
-// Takes in up to 64 staged keys: a copy of the code for each number of groups, so that a short segment pays for the
-// groups it has and the compiler can still interleave them.
-__device__ __forceinline__ void attend_tile(Attended& a, const u32 (&q)[4][4], u32 keys, u32 values, int valid,
-                                            float factor, LaneOffsets lane) {
-    if (valid > 3 * STRIP) attend_groups<4>(a, q, keys, values, valid, factor, lane);
-    else if (valid > 2 * STRIP) attend_groups<3>(a, q, keys, values, valid, factor, lane);
-    else if (valid > STRIP) attend_groups<2>(a, q, keys, values, valid, factor, lane);
-    else attend_groups<1>(a, q, keys, values, valid, factor, lane);
-}
-
-// Of the strip that starts at row `token`, the first `valid` rows.
-__device__ __forceinline__ void store_attended(const Attended& a, bf16* out, float* lse, int token, int head, int heads,
-                                               int valid, float scale) {
-    int lane = threadIdx.x & 31;
-    float inverse[2];
+template <int R>
+__device__ __forceinline__ void load_queries(u32 (&q)[R][4][4], const bf16* qkv, int token, int stride, int head,
+                                             int valid) {
 #pragma unroll
-    for (int row = 0; row < 2; row++) {
-        float sum = a.sum[row] + __shfl_xor_sync(0xffffffffu, a.sum[row], 1);
-        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        inverse[row] = 1.0f / sum;
-        int at = (lane >> 2) + 8 * row;
-        if ((lane & 3) == 0 && at < valid)
-            *place(lse, token + at, heads, head) = a.largest[row] * scale + logf(sum);
-    }
-    int dim = heads * HEAD;
-    store_strip(place(out, token, dim, head * HEAD), dim, valid, a.out, inverse[0], inverse[1]);
+    for (int r = 0; r < R; r++)
+        load_strip(q[r], place(qkv, token + r * STRIP, stride, head * HEAD), stride, valid - r * STRIP);
 }
 
-// Grid: heads * segments. Block: 32 * warps threads, warps = ceil(strips / ceil(strips / 8)), at most 8. Dynamic shared
-// memory: 4096 * strips bytes.
-extern "C" __global__ void __launch_bounds__(256, 2)
+// Of the strips that start at row `token`, the first `valid` rows.
+template <int R>
+__device__ __forceinline__ void store_attended(const Attended<R>& a, bf16* out, float* lse, int token, int head,
+                                               int heads, int valid) {
+    int lane = threadIdx.x & 31, dim = heads * HEAD;
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        float inverse[2];
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            float sum = a.sum[r][row] + __shfl_xor_sync(0xffffffffu, a.sum[r][row], 1);
+            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+            inverse[row] = 1.0f / sum;
+            int at = r * STRIP + (lane >> 2) + 8 * row;
+            if ((lane & 3) == 0 && at < valid)
+                *place(lse, token + at, heads, head) = fmaf(a.shift[r][row], 1.0f / LOG2_E, logf(sum));
+        }
+        bf16* to = place(out, token + r * STRIP, dim, head * HEAD);
+        store_strip(to, dim, valid - r * STRIP, a.out[r], inverse[0], inverse[1]);
+    }
+}
+
+// Grid: heads * segments. Block: 32 * warps threads, warps = ceil(strips / ceil(strips / 7)), at most 7. Dynamic shared
+// memory: 4096 * strips bytes. One strip a warp at a time takes few registers, and four blocks share a multiprocessor:
+// while one waits for memory the others compute.
+extern "C" __global__ void __launch_bounds__(224, 4)
     attention_forward(const bf16* __restrict__ qkv, const int* __restrict__ offsets, int first_segment, int heads,
                       float scale, bf16* __restrict__ out, float* __restrict__ lse) {
     extern __shared__ __align__(128) u8 attention_shared[];
@@ -92,43 +129,51 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     stage_rows(values, place(qkv, begin, stride, 2 * dim + head * HEAD), stride, length, rows);
     close_copies();
 
-    int step = (blockDim.x >> 5) * STRIP, row = (threadIdx.x >> 5) * STRIP;
+    int row = (threadIdx.x >> 5) * STRIP, step = (blockDim.x >> 5) * STRIP;
     LaneOffsets lane = lane_offsets();
-    u32 q[4][4];
-    load_strip(q, place(qkv, begin + row, stride, head * HEAD), stride, length - row);
+    u32 q[1][4][4];
+    load_queries<1>(q, qkv, begin + row, stride, head, length - row);
     wait_for_copies<0>();
     __syncthreads();
-    for (; row < length; row += step) {
-        Attended a;
-        for (int key = 0; key < length; key += TILE)
-            attend_tile(a, q, keys + key * ROW_BYTES, values + key * ROW_BYTES, length - key, scale * LOG2_E, lane);
-        load_strip(q, place(qkv, begin + row + step, stride, head * HEAD), stride, length - row - step);
-        store_attended(a, out, lse, begin + row, head, heads, length - row, scale);
+#pragma unroll 1
+    while (row < length) {
+        Attended<1> a;
+#pragma unroll 1
+        for (int key = 0; key < length; key += STRIP)
+            attend<1>(a, q, keys + key * ROW_BYTES, values + key * ROW_BYTES, length - key, key == 0, scale * LOG2_E,
+                      lane);
+        store_attended<1>(a, out, lse, begin + row, head, heads, length - row);
+        row += step;
+        if (row < length) load_queries<1>(q, qkv, begin + row, stride, head, length - row);
     }
 }
 
-// Grid: (ceil(longest / 128), heads, segments). Block: 256 threads. No dynamic shared memory.
-extern "C" __global__ void __launch_bounds__(256, 2)
+// Two strips a warp, so that every fragment of keys and values is used twice. Grid: (ceil(longest / 128), heads, segments). Block: 128 threads. No dynamic shared memory.
+extern "C" __global__ void __launch_bounds__(128, 3)
     attention_forward_long(const bf16* __restrict__ qkv, const int* __restrict__ offsets, int first_segment, int heads,
                            float scale, bf16* __restrict__ out, float* __restrict__ lse) {
     __shared__ __align__(128) u8 tiles[2][2][TILE_BYTES];
     int head = blockIdx.y, segment = first_segment + blockIdx.z;
     int begin = offsets[segment], length = offsets[segment + 1] - begin;
-    int first = blockIdx.x * (blockDim.x >> 5) * STRIP;
+    int first = blockIdx.x * (blockDim.x >> 5) * 2 * STRIP;
     if (first >= length) return;
-    int dim = heads * HEAD, stride = 3 * dim, row = first + (threadIdx.x >> 5) * STRIP;
+    int dim = heads * HEAD, stride = 3 * dim, row = first + (threadIdx.x >> 5) * 2 * STRIP;
     u32 shared = shared_address(tiles);
     LaneOffsets lane = lane_offsets();
-    u32 q[4][4];
-    load_strip(q, place(qkv, begin + row, stride, head * HEAD), stride, length - row);
-    Attended a;
+    u32 q[2][4][4];
+    load_queries<2>(q, qkv, begin + row, stride, head, length - row);
+    Attended<2> a;
     auto stage = [&](int key, int buffer) {
         const bf16* from = place(qkv, begin + key, stride, dim + head * HEAD);
         stage_pair(shared + buffer * 2 * TILE_BYTES, from, stride, from + dim, stride, length - key);
     };
     stream_tiles(length, stage, [&](int key, int buffer) {
         u32 keys = shared + buffer * 2 * TILE_BYTES;
-        if (row < length) attend_tile(a, q, keys, keys + TILE_BYTES, length - key, scale * LOG2_E, lane);
+        int end = row < length ? min(TILE, length - key) : 0;
+#pragma unroll 1
+        for (int i = 0; i < end; i += STRIP)
+            attend<2>(a, q, keys + i * ROW_BYTES, keys + TILE_BYTES + i * ROW_BYTES, length - key - i, key + i == 0,
+                      scale * LOG2_E, lane);
     });
-    if (row < length) store_attended(a, out, lse, begin + row, head, heads, length - row, scale);
+    if (row < length) store_attended<2>(a, out, lse, begin + row, head, heads, length - row);
 }

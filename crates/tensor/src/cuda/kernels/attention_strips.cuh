@@ -6,7 +6,8 @@
 // Everything is made of one scheme. A warp owns a strip of 16 rows, whose fragments stay in its registers, and walks
 // over the other side in shared memory, 16 rows at a time. No number is summed by two warps, so nothing has to be
 // exchanged and two runs give the same bits. The price is in the backward pass, which forms the scores twice, once from
-// the side of the keys and once from the side of the queries: seven products instead of five, but no waiting.
+// the side of the keys and once from the side of the queries: seven products instead of five, but no waiting. (Keeping
+// their gradient in shared memory instead leaves room for one block, and was slower.)
 //
 // Two families. Segments of up to 256 tokens: one block per segment and head, the whole head in shared memory, all of
 // it read once. Longer ones (`..._long`): a block per part of the strips, the other side streamed through two buffers.
@@ -209,7 +210,7 @@ __device__ __forceinline__ void store_strip(bf16* target, int stride, int valid,
             w[j] = pack_bf16(c[part * 4 + j][2 * half] * factor, c[part * 4 + j][2 * half + 1] * factor);
         transpose_among_four(w);
         bf16* to = target + (i64)row * stride + (part * 4 + (lane & 3)) * 8;
-        if (row < valid) *reinterpret_cast<uint4*>(to) = make_uint4(w[0], w[1], w[2], w[3]);
+        if (row < valid) store_words(to, make_uint4(w[0], w[1], w[2], w[3]));
     }
 }
 

@@ -41,6 +41,14 @@ typedef float act;
 typedef bf16 act;
 #endif
 
+// Words to global memory in one piece: the compiler likes to cut a store up when it is conditional.
+__device__ __forceinline__ void store_words(void* p, uint4 w) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(w.x), "r"(w.y), "r"(w.z), "r"(w.w) : "memory");
+}
+__device__ __forceinline__ void store_words(void* p, uint2 w) {
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(p), "r"(w.x), "r"(w.y) : "memory");
+}
+
 // Eight neighbouring elements, read or written as one or two 16-byte words.
 __device__ __forceinline__ void load8(const bf16* p, float* x) {
     uint4 w = *reinterpret_cast<const uint4*>(p);
@@ -51,27 +59,30 @@ __device__ __forceinline__ void load8(const float* p, float* x) {
     float4 a = reinterpret_cast<const float4*>(p)[0], b = reinterpret_cast<const float4*>(p)[1];
     x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w, x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
 }
-// The same kept as they are in memory, which for bf16 is half the registers.
-template <typename T> struct Eight;
-template <> struct Eight<bf16> {
-    uint4 w;
-    __device__ __forceinline__ void load(const bf16* p) { w = *reinterpret_cast<const uint4*>(p); }
+// Four neighbouring elements as they are in memory, which for bf16 is half the registers.
+template <typename T> struct Four;
+template <> struct Four<bf16> {
+    uint2 w;
+    __device__ __forceinline__ void load(const bf16* p) { w = *reinterpret_cast<const uint2*>(p); }
     __device__ __forceinline__ void unpack(float* x) const {
         x[0] = low_half(w.x), x[1] = high_half(w.x), x[2] = low_half(w.y), x[3] = high_half(w.y);
-        x[4] = low_half(w.z), x[5] = high_half(w.z), x[6] = low_half(w.w), x[7] = high_half(w.w);
     }
 };
-template <> struct Eight<float> {
-    float v[8];
-    __device__ __forceinline__ void load(const float* p) { load8(p, v); }
-    __device__ __forceinline__ void unpack(float* x) const {
-        for (int j = 0; j < 8; ++j) x[j] = v[j];
-    }
+template <> struct Four<float> {
+    float4 w;
+    __device__ __forceinline__ void load(const float* p) { w = *reinterpret_cast<const float4*>(p); }
+    __device__ __forceinline__ void unpack(float* x) const { x[0] = w.x, x[1] = w.y, x[2] = w.z, x[3] = w.w; }
 };
+__device__ __forceinline__ void store4(bf16* p, const float* x) {
+    store_words(p, make_uint2(pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3])));
+}
+__device__ __forceinline__ void store4(float* p, const float* x) {
+    *reinterpret_cast<float4*>(p) = make_float4(x[0], x[1], x[2], x[3]);
+}
 
 __device__ __forceinline__ void store8(bf16* p, const float* x) {
     uint4 w = make_uint4(pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]), pack_bf16(x[4], x[5]), pack_bf16(x[6], x[7]));
-    *reinterpret_cast<uint4*>(p) = w;
+    store_words(p, w);
 }
 __device__ __forceinline__ void store8(float* p, const float* x) {
     reinterpret_cast<float4*>(p)[0] = make_float4(x[0], x[1], x[2], x[3]);

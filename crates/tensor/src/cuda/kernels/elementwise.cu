@@ -8,10 +8,6 @@ extern "C" __global__ void fill_act(act* x, i64 count, float value) {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) x[i] = from_float<act>(value);
 }
-extern "C" __global__ void fill_int(int* x, i64 count, int value) {
-    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count) x[i] = value;
-}
 
 extern "C" __global__ void f32_to_act(const float* x, i64 count, act* y) {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
@@ -28,11 +24,6 @@ extern "C" __global__ void add_scaled(const float* a, float factor, const float*
 extern "C" __global__ void scale_and_shift(float* out, float factor, const float* shift, i64 count) {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) out[i] = fmaf(out[i], factor, shift[i]);
-}
-
-extern "C" __global__ void scale(float* x, float factor, i64 count) {
-    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count) x[i] *= factor;
 }
 
 // out += a * b, element by element.
@@ -63,4 +54,19 @@ extern "C" __global__ void vmf_log_normalizer(const float* g, double tau, double
     value[i] = (float)(nu * log1p(0.5 * ratio) - u + 0.5 * log1p(ratio));
     double derivative = 0.5 * (kappa / s) / s - kappa / (nu + s);
     slope[i] = (float)(derivative * copysign(1.0, (double)g[i]) / tau);
+}
+
+// Numbers between -1 and 1 without a pattern, for trying out matrix products.
+extern "C" __global__ void noise(act* x, i64 count) {
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    u32 h = (u32)i * 2654435761u;
+    h = (h ^ (h >> 16)) * 2246822519u, h = (h ^ (h >> 13)) * 3266489917u, h ^= h >> 16;
+    x[i] = from_float<act>((float)(int)h / 2147483648.0f);
+}
+
+// Sets `differs` where two arrays of words are not the same.
+extern "C" __global__ void compare_bits(const u32* a, const u32* b, i64 count, u32* differs) {
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count && a[i] != b[i]) *differs = 1;
 }

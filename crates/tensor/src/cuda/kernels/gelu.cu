@@ -24,15 +24,26 @@ __device__ __forceinline__ float gelu(float x) {
 }
 
 extern "C" __global__ void gelu_forward(const act* x, i64 count, act* y) {
-    i64 i = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * 8;
-    if (i + 8 <= count) {
-        float v[8];
-        load8(x + i, v);
-        for (int j = 0; j < 8; ++j) v[j] = gelu(v[j]);
-        store8(y + i, v);
-    } else {
-        for (; i < count; ++i) y[i] = from_float<act>(gelu(to_float(x[i])));
-    }
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) y[i] = from_float<act>(gelu(to_float(x[i])));
+}
+
+// y = gelu(x + bias) for widths that are a multiple of eight; bias may be null. The bias is added here and not by the
+// matrix product, which is slower for it. A thread takes eight columns of a row and of the row half the matrix further
+// down: one bias for both, and both are on their way before the first is worked on.
+extern "C" __global__ void gelu_forward_by_8(const act* x, const float* bias, i64 rows, int columns, act* y) {
+    u32 per_row = columns / 8, piece = blockIdx.x * blockDim.x + threadIdx.x, row = piece / per_row;
+    i64 half = (rows + 1) / 2, i = (i64)piece * 8, k = i + half * columns;
+    if (row >= half) return;
+    bool both = row + half < rows;
+    float v[8], w[8], b[8] = {};
+    load8(x + i, v), load8(x + (both ? k : i), w);
+    if (bias) load8(bias + (piece - row * per_row) * 8, b);
+    for (int j = 0; j < 8; ++j) v[j] = gelu(v[j] + b[j]);
+    store8(y + i, v);
+    if (!both) return;
+    for (int j = 0; j < 8; ++j) w[j] = gelu(w[j] + b[j]);
+    store8(y + k, w);
 }
 
 // d *= gelu'(x), and x becomes gelu(x) where `again` is set: the activations are the other factor of a gradient of weights,
@@ -53,23 +64,31 @@ extern "C" __global__ void gelu_backward(act* d, act* x, i64 count, int again) {
     if (again) x[i] = from_float<act>(v);
 }
 
-// The same for widths that are a multiple of eight, with partial sums [chunks, columns] of the new d.
-extern "C" __global__ void gelu_backward_by_8(act* d, act* x, i64 rows, int columns, int per_chunk, int again,
-                                              float* partial) {
+// The same for widths that are a multiple of eight, at x + bias, with partial sums [chunks, columns] of the new d. A thread
+// takes two rows at a time, so that both are on their way before the first is worked on.
+extern "C" __global__ void __launch_bounds__(256, 4)
+    gelu_backward_by_8(act* d, act* x, const float* bias, i64 rows, int columns, int per_chunk, int again,
+                       float* partial) {
     int c = (blockIdx.x * 32 + threadIdx.x) * 8;
     i64 first = (i64)blockIdx.y * per_chunk, last = first + per_chunk < rows ? first + per_chunk : rows;
-    float sum[8] = {};
+    float sum[8] = {}, b[8] = {};
+    if (bias && c < columns) load8(bias + c, b);
     if (c < columns)
-        for (i64 row = first + threadIdx.y; row < last; row += 8) {
-            i64 at = row * columns + c;
-            float v[8], g[8];
-            load8(x + at, v), load8(d + at, g);
-            for (int j = 0; j < 8; ++j) {
-                through_gelu(g[j], v[j]);
-                sum[j] += g[j];
+        for (i64 row = first + threadIdx.y; row < last; row += 16) {
+            i64 at = row * columns + c, second = at + (row + 8 < last ? 8 * (i64)columns : 0);
+            float v[2][8], g[2][8];
+            load8(x + at, v[0]), load8(d + at, g[0]), load8(x + second, v[1]), load8(d + second, g[1]);
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                if (r == 1 && second == at) break;
+                for (int j = 0; j < 8; ++j) {
+                    v[r][j] += b[j];
+                    through_gelu(g[r][j], v[r][j]);
+                    sum[j] += g[r][j];
+                }
+                store8(d + (r ? second : at), g[r]);
+                if (again) store8(x + (r ? second : at), v[r]);
             }
-            store8(d + at, g);
-            if (again) store8(x + at, v);
         }
     store_column_partials(sum, columns, partial);
 }

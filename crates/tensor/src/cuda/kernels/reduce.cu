@@ -7,6 +7,7 @@ template <typename T> __device__ void column_partials_by_8(const T* x, i64 rows,
     i64 first = (i64)blockIdx.y * per_chunk, last = first + per_chunk < rows ? first + per_chunk : rows;
     float sum[8] = {};
     if (c < columns)
+#pragma unroll 4
         for (i64 row = first + threadIdx.y; row < last; row += 8) {
             float v[8];
             load8(x + row * columns + c, v);
@@ -44,16 +45,21 @@ extern "C" __global__ void column_partials_f32_by_1(const float* x, i64 rows, in
     column_partials_by_1<float>(x, rows, columns, per_chunk, partial);
 }
 
-// The sum over chunks of one column of partial sums, for blocks of 32 x 8 threads: each row of threads adds up an eighth.
+// The sum over chunks of one column of partial sums, for blocks of 32 x 32 threads: each row of threads adds up a part.
+// There are few columns, so these kernels take as long as their longest chain of additions.
 __device__ float sum_of_chunks(const float* partial, int chunks, int columns, int c) {
-    __shared__ float shared[8][32];
+    __shared__ float shared[32][32];
     float sum = 0.0f;
-    if (c < columns)
-        for (int i = threadIdx.y; i < chunks; i += 8) sum += partial[(i64)i * columns + c];
+    if (c < columns) {
+#pragma unroll 4
+        for (int i = threadIdx.y; i < chunks; i += 32) sum += partial[(i64)i * columns + c];
+    }
     shared[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
+    if (threadIdx.y > 0) return 0.0f;
     sum = 0.0f;
-    for (int y = 0; y < 8; ++y) sum += shared[y][threadIdx.x];
+#pragma unroll
+    for (int y = 0; y < 32; ++y) sum += shared[y][threadIdx.x];
     return sum;
 }
 

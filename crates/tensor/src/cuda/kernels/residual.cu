@@ -46,11 +46,17 @@ extern "C" __global__ void gather_by_8(const act* x, const int* source_of, i64 r
     i64 first = (i64)blockIdx.y * per_chunk, last = first + per_chunk < rows ? first + per_chunk : rows;
     float sum[8] = {};
     if (c < dim)
-        for (i64 row = first + threadIdx.y; row < last; row += 8) {
-            float v[8];
+        // Two rows at a time, so that both are on their way before the first is written.
+        for (i64 row = first + threadIdx.y; row < last; row += 16) {
+            bool both = row + 8 < last;
+            float v[8], w[8];
             load8(x + mapped(source_of, row) * dim + c, v);
+            load8(x + mapped(source_of, both ? row + 8 : row) * dim + c, w);
             for (int j = 0; j < 8; ++j) v[j] *= scale, sum[j] += v[j];
             store8(compact + row * dim + c, v);
+            if (!both) break;
+            for (int j = 0; j < 8; ++j) w[j] *= scale, sum[j] += w[j];
+            store8(compact + (row + 8) * dim + c, w);
         }
     store_column_partials(sum, dim, partial);
 }
@@ -69,9 +75,15 @@ extern "C" __global__ void scatter_add(const act* compact, const int* source_of,
 }
 
 // The two maps of some segments: segment s is rows starts[s].. of the packed matrix and offsets[s]..offsets[s + 1] of
-// the compact one. compact_of is -1 everywhere beforehand. A block takes a segment.
-extern "C" __global__ void row_maps(const int* starts, const int* offsets, int* source_of, int* compact_of) {
-    int start = starts[blockIdx.x], offset = offsets[blockIdx.x], length = offsets[blockIdx.x + 1] - offset;
+// the compact one, in the same order. A block takes a segment and the rows of no segment before it; one block more takes
+// those after the last.
+extern "C" __global__ void row_maps(const int* starts, const int* offsets, int segments, int source_rows, int* source_of,
+                                    int* compact_of) {
+    int s = blockIdx.x, start = s < segments ? starts[s] : source_rows;
+    int before = s > 0 ? starts[s - 1] + offsets[s] - offsets[s - 1] : 0;
+    for (int row = before + threadIdx.x; row < start; row += blockDim.x) compact_of[row] = -1;
+    if (s == segments) return;
+    int offset = offsets[s], length = offsets[s + 1] - offset;
     for (int i = threadIdx.x; i < length; i += blockDim.x) {
         source_of[offset + i] = start + i;
         compact_of[start + i] = offset + i;

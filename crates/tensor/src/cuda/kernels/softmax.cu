@@ -1,5 +1,5 @@
 // Softmax over prototypes and the cross-entropy of student rows against teacher rows. Logits are scale * raw + shift_k.
-// A block of up to 1024 threads takes a row; the columns of a row are read twice, the second time from the cache.
+// A block of up to 1024 threads takes a row, and goes over its columns twice.
 
 #define LOWEST (-__int_as_float(0x7f800000))
 
@@ -71,25 +71,77 @@ extern "C" __global__ void row_summaries(const float* p, int columns, float* ent
     }
 }
 
+// WIDTH neighbouring numbers.
+template <int WIDTH> __device__ __forceinline__ void load_some(const float* p, float* x) {
+    if (WIDTH == 4) *reinterpret_cast<float4*>(x) = *reinterpret_cast<const float4*>(p);
+    else x[0] = p[0];
+}
+
 // Row r meets the teacher rows targets_of[2 r] and targets_of[2 r + 1] (-1: none): both are summed while they are read.
-// losses[r] = sum over its targets of -sum_k q_k ln p_k; raw becomes weight (n p - sum q), the gradient with respect to
-// scale raw + shift.
-extern "C" __global__ void cross_entropy(float* raw, float scale, const float* shift, const float* targets,
-                                         const int* targets_of, float weight, int columns, float* losses) {
+// losses[r] = sum over its targets of -sum_k q_k ln p_k; d_logits = weight (n p - sum q), the gradient with respect to
+// scale raw + shift, in the type that the matrix products after it read. The first `held` logits of a row wait for the
+// second pass in shared memory, so that next to none are read twice. A thread takes WIDTH columns at a time.
+template <int WIDTH>
+__device__ __forceinline__ void
+    row_cross_entropy(const float* __restrict__ raw, float scale, const float* __restrict__ shift,
+                      const float* __restrict__ targets, const int* targets_of, float weight, int columns, int held,
+                      act* __restrict__ d_logits, float* losses) {
+    extern __shared__ __align__(16) float logits[];
     __shared__ float scratch[32];
-    raw += (i64)blockIdx.x * columns;
+    raw += (i64)blockIdx.x * columns, d_logits += (i64)blockIdx.x * columns;
+    float most = LOWEST, sum = 0.0f;
+#pragma unroll 2
+    for (int c = threadIdx.x * WIDTH; c < columns; c += blockDim.x * WIDTH) {
+        float __align__(16) l[WIDTH], __align__(16) s[WIDTH];
+        load_some<WIDTH>(raw + c, l), load_some<WIDTH>(shift + c, s);
+        float top = LOWEST;
+        for (int j = 0; j < WIDTH; ++j) l[j] = fmaf(l[j], scale, s[j]), top = fmaxf(top, l[j]);
+        if (c < held)
+            for (int j = 0; j < WIDTH; ++j) logits[c + j] = l[j];
+        if (top > most) sum *= __expf(most - top), most = top;
+        // Also where a logit is NaN: it must reach the sum.
+        for (int j = 0; j < WIDTH; ++j) sum += __expf(l[j] - most);
+    }
+    float top = block_max(most, scratch);
+    // A thread without columns has the sum zero and the maximum minus infinity.
+    sum = block_sum(most == LOWEST ? sum : sum * __expf(most - top), scratch);
+    float lse = top + logf(sum), loss = 0.0f;
+
     int first = targets_of[2 * blockIdx.x], second = targets_of[2 * blockIdx.x + 1];
     const float* q1 = targets + (i64)first * columns;
     const float* q2 = targets + (i64)second * columns;
     float pairs = (first >= 0) + (second >= 0);
-    float lse = log_sum_exp(raw, scale, shift, columns, scratch);
-    float loss = 0.0f;
-    for (int c = threadIdx.x; c < columns; c += blockDim.x) {
-        float below = fmaf(raw[c], scale, shift[c]) - lse;
-        float q = (first >= 0 ? q1[c] : 0.0f) + (second >= 0 ? q2[c] : 0.0f);
-        loss -= q * below;
-        raw[c] = weight * (pairs * __expf(below) - q);
+#pragma unroll 2
+    for (int c = threadIdx.x * WIDTH; c < columns; c += blockDim.x * WIDTH) {
+        float __align__(16) l[WIDTH], __align__(16) s[WIDTH], __align__(16) q[4] = {}, __align__(16) other[4] = {};
+        if (c < held) {
+            load_some<WIDTH>(logits + c, l);
+        } else {
+            load_some<WIDTH>(raw + c, l), load_some<WIDTH>(shift + c, s);
+            for (int j = 0; j < WIDTH; ++j) l[j] = fmaf(l[j], scale, s[j]);
+        }
+        if (first >= 0) load_some<WIDTH>(q1 + c, q);
+        if (second >= 0) load_some<WIDTH>(q2 + c, other);
+        for (int j = 0; j < WIDTH; ++j) {
+            float below = l[j] - lse;
+            q[j] += other[j];
+            loss -= q[j] * below;
+            q[j] = weight * (pairs * __expf(below) - q[j]);
+        }
+        if (WIDTH == 4) store4(d_logits + c, q);
+        else d_logits[c] = from_float<act>(q[0]);
     }
     loss = block_sum(loss, scratch);
     if (threadIdx.x == 0) losses[blockIdx.x] = loss;
+}
+
+extern "C" __global__ void __launch_bounds__(1024, 1)
+    cross_entropy_by_4(const float* raw, float scale, const float* shift, const float* targets, const int* targets_of,
+                       float weight, int columns, int held, act* d_logits, float* losses) {
+    row_cross_entropy<4>(raw, scale, shift, targets, targets_of, weight, columns, held, d_logits, losses);
+}
+extern "C" __global__ void __launch_bounds__(1024, 1)
+    cross_entropy_by_1(const float* raw, float scale, const float* shift, const float* targets, const int* targets_of,
+                       float weight, int columns, int held, act* d_logits, float* losses) {
+    row_cross_entropy<1>(raw, scale, shift, targets, targets_of, weight, columns, held, d_logits, losses);
 }

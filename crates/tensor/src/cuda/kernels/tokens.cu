@@ -1,24 +1,32 @@
 // From pixels to packed tokens.
 
-// One group of equal images: patches in order, each channel by channel. Bytes are HWC and become
-// (u / 255 - mean) / deviation in single precision as torchvision computes it. A block takes a patch: its bytes go
-// through shared memory, so that both sides are read and written in order.
-extern "C" __global__ void patchify_bytes(const u8* pixels, const float* mean, const float* deviation, int height,
-                                          int width, int channels, int patch, act* out) {
-    extern __shared__ u8 levels[];
-    int across = width / patch, down = height / patch, values = channels * patch * patch, line = patch * channels;
-    i64 image = blockIdx.x / (down * across);
-    int cell = (int)(blockIdx.x - image * (down * across)), y = cell / across * patch, x = cell % across * patch;
-    const u8* corner = pixels + ((image * height + y) * width + x) * channels;
-    for (int i = threadIdx.x; i < values; i += blockDim.x)
-        levels[i] = corner[(i64)(i / line) * width * channels + i % line];
-    __syncthreads();
-    out += (i64)blockIdx.x * values;
-    for (int i = threadIdx.x; i < values; i += blockDim.x) {
-        int c = i / (patch * patch), place = i - c * patch * patch;
-        out[i] = from_float<act>(((float)levels[place * channels + c] / 255.0f - mean[c]) / deviation[c]);
-    }
+// One group of equal images: patches in order, each channel by channel. Bytes are HWC and become levels[c, byte], a table
+// of what (byte / 255 - mean) / deviation is for each channel. A thread makes WIDTH neighbours of a patch's row.
+template <int WIDTH>
+__device__ __forceinline__ void patchify(const u8* pixels, const float* levels, i64 count, int height, int width,
+                                         int channels, int patch, act* out) {
+    int across = width / patch, down = height / patch, per_row = patch / WIDTH, per_patch = channels * patch * per_row;
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x, token = i / per_patch;
+    if (token >= count * down * across) return;
+    int at = (int)(i - token * per_patch), line = at / per_row, px = (at - line * per_row) * WIDTH;
+    int c = line / patch, py = line - c * patch;
+    i64 image = token / (down * across);
+    int cell = (int)(token - image * (down * across)), y = cell / across * patch + py, x = cell % across * patch + px;
+    const u8* from = pixels + ((image * height + y) * width + x) * channels + c;
+    float v[8];
+#pragma unroll
+    for (int j = 0; j < WIDTH; ++j) v[j] = levels[c * 256 + from[j * channels]];
+    if (WIDTH == 8) store8(out + i * 8, v);
+    else if (WIDTH == 4) store4(out + i * 4, v);
+    else out[i] = from_float<act>(v[0]);
 }
+
+#define PATCHIFY(WIDTH)                                                                                                \
+    extern "C" __global__ void patchify_bytes_by_##WIDTH(const u8* pixels, const float* levels, i64 count, int height, \
+                                                         int width, int channels, int patch, act* out) {               \
+        patchify<WIDTH>(pixels, levels, count, height, width, channels, patch, out);                                   \
+    }
+PATCHIFY(1) PATCHIFY(4) PATCHIFY(8)
 
 // The same from values that are ready for the network, CHW; a thread makes one of them.
 extern "C" __global__ void patchify_values(const float* pixels, i64 count, int height, int width, int channels, int patch,
@@ -48,15 +56,35 @@ extern "C" __global__ void mix_positions(const float* position, const float* mix
     out[i] = sum;
 }
 
-// Tokens of one group: a class token, then the patches, each with its position.
-extern "C" __global__ void assemble(const act* patches, const float* class_token, const float* position,
-                                    const float* mixed, i64 count, int grid, int dim, act* x) {
-    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count * (grid + 1) * dim) return;
-    i64 token = i / dim, image = token / (grid + 1);
-    int c = (int)(i - token * dim), p = (int)(token - image * (grid + 1)) - 1;
-    x[i] = from_float<act>(p < 0 ? class_token[c] + position[c]
-                                 : to_float(patches[(image * grid + p) * dim + c]) + mixed[p * dim + c]);
+// Tokens of one group: a class token, then the patches, each with its position. A thread makes WIDTH columns.
+template <int WIDTH>
+__device__ __forceinline__ void assemble(const act* patches, const float* class_token, const float* position,
+                                         const float* mixed, i64 count, int grid, int dim, act* x) {
+    int per_token = dim / WIDTH;
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x, token = i / per_token, image = token / (grid + 1);
+    if (image >= count) return;
+    int c = (int)(i - token * per_token) * WIDTH, p = (int)(token - image * (grid + 1)) - 1;
+    const float* place = p < 0 ? position + c : mixed + p * dim + c;
+    float v[WIDTH], at[WIDTH];
+    if (WIDTH == 8) {
+        if (p < 0) load8(class_token + c, v);
+        else load8(patches + (image * grid + p) * dim + c, v);
+        load8(place, at);
+        for (int j = 0; j < WIDTH; ++j) v[j] += at[j];
+        store8(x + token * dim + c, v);
+    } else {
+        v[0] = p < 0 ? class_token[c] : to_float(patches[(image * grid + p) * dim + c]);
+        x[token * dim + c] = from_float<act>(v[0] + place[0]);
+    }
+}
+
+extern "C" __global__ void assemble_by_8(const act* patches, const float* class_token, const float* position,
+                                         const float* mixed, i64 count, int grid, int dim, act* x) {
+    assemble<8>(patches, class_token, position, mixed, count, grid, dim, x);
+}
+extern "C" __global__ void assemble_by_1(const act* patches, const float* class_token, const float* position,
+                                         const float* mixed, i64 count, int grid, int dim, act* x) {
+    assemble<1>(patches, class_token, position, mixed, count, grid, dim, x);
 }
 
 // The gradient of the patches of one group is a copy, and that of each place of the grid a sum over images. A thread

@@ -52,7 +52,8 @@ fn cross_entropy_differentiates_by_logits_and_shift() {
     let mut d_raw = raw.duplicate();
     ops::cross_entropy(&mut d_raw, scale, &shift, &targets, &targets_of, weight);
     let d_shift = ops::column_sums(&d_raw);
-    ops::add_scale_gradient(&mut d_raw, scale, None);
+    let scaled: Vec<f64> = d_raw.to_f64().iter().map(|d| scale * d).collect();
+    d_raw.copy_from_f64(&scaled);
     check_loss(
         vec![raw, shift],
         |t| {
@@ -78,7 +79,10 @@ fn student(t: &[Tensor], tau: f64, centre: &Tensor, targets: &Tensor, vmf: bool)
     let mut logits = ops::prototype_logits(&t[0], &t[1], &t[2]);
     let losses = ops::cross_entropy(&mut logits.raw, 1.0 / tau, &shift, targets, &targets_of, weight);
     let (mut dg, mut dv) = (held(&t[1]), held(&t[2]));
-    ops::add_scale_gradient(&mut logits.raw, 1.0 / tau, vmf.then_some((&slope, &mut dg)));
+    logits.hold_gradient_of_scaled(1.0 / tau);
+    if vmf {
+        ops::add_shift_gradient(&logits.raw, &slope, &mut dg);
+    }
     let dy = ops::prototype_logits_backward(&t[0], &t[1], &t[2], logits, &mut dg, &mut dv);
     (weight * losses.iter().sum::<f64>(), vec![Returned(dy), Added(dg), Added(dv)])
 }

@@ -1,0 +1,259 @@
+//! Matrix products by cuBLASLt.
+//!
+//! Our matrices are row-major and cuBLASLt's are column-major, so every product is asked for transposed: with
+//! `C = A B` row-major, the same memory read column-major is `C^T = B^T A^T`.
+
+mod choice;
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::cublaslt::{result, sys};
+
+use self::choice::{Algorithm, Choices};
+use super::memory::{Arena, Piece};
+use super::{Cuda, DeviceError};
+use crate::device::CudaPrecision;
+use crate::tensor::{DType, Tensor};
+
+/// What cuBLASLt recommends for Hopper.
+const WORKSPACE: usize = 32 << 20;
+
+/// A row-major matrix in device memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matrix {
+    pub address: u64,
+    pub rows: usize,
+    pub columns: usize,
+    pub transposed: bool,
+}
+
+impl Matrix {
+    pub(crate) fn new(address: u64, rows: usize, columns: usize) -> Self {
+        Self { address, rows, columns, transposed: false }
+    }
+
+    /// All of a tensor, which must be of the type of activations.
+    pub(crate) fn of(tensor: &Tensor) -> Self {
+        Self::new(tensor.cuda_address(), tensor.rows(), tensor.columns())
+    }
+
+    pub(crate) fn transposed(self) -> Self {
+        Self { transposed: !self.transposed, ..self }
+    }
+
+    fn shape(self) -> (usize, usize) {
+        if self.transposed { (self.columns, self.rows) } else { (self.rows, self.columns) }
+    }
+}
+
+/// The result of a product: overwritten, or added to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Product {
+    pub address: u64,
+    pub dtype: DType,
+    /// Where the matrix that the product is added to is, of the same shape and type; nowhere to overwrite.
+    pub added_to: Option<u64>,
+    /// A number for each column, in the type of activations, added to every row.
+    pub bias: Option<u64>,
+    /// What the product is multiplied by before anything is added.
+    pub factor: f32,
+}
+
+impl Product {
+    /// A plain product that overwrites.
+    pub(crate) fn to(address: u64, dtype: DType) -> Self {
+        Self { address, dtype, added_to: None, bias: None, factor: 1.0 }
+    }
+}
+
+/// Everything that the choice of an algorithm depends on: a column-major product of m x k by k x n.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Key {
+    m: u64,
+    n: u64,
+    k: u64,
+    transposed: (bool, bool),
+    exact_result: bool,
+    adds: bool,
+    bias: bool,
+    alignment: u32,
+}
+
+pub(crate) struct Blas {
+    handle: sys::cublasLtHandle_t,
+    workspace: Piece,
+    precision: CudaPrecision,
+    choices: Choices,
+}
+
+impl Blas {
+    /// The context must be current.
+    pub(crate) fn new(arena: &Arc<Arena>, precision: CudaPrecision) -> Result<Self, String> {
+        let handle = result::create_handle().map_err(|e| format!("cuBLASLt does not start: {e:?}"))?;
+        let workspace = arena.take(WORKSPACE).map_err(|_| "no memory for cuBLASLt".to_string())?;
+        Ok(Self { handle, workspace, precision, choices: Choices::default() })
+    }
+
+    fn operand_type(&self) -> sys::cudaDataType {
+        match self.precision {
+            CudaPrecision::Bf16 => sys::cudaDataType::CUDA_R_16BF,
+            CudaPrecision::F32 => sys::cudaDataType::CUDA_R_32F,
+        }
+    }
+}
+
+/// Where the matrices of a product are, in cuBLASLt's order.
+#[derive(Clone, Copy, Debug)]
+struct Operands {
+    first: u64,
+    second: u64,
+    added_to: u64,
+    result: u64,
+    bias: Option<u64>,
+    factor: f32,
+}
+
+/// Descriptors of one product, destroyed together.
+struct Descriptors {
+    product: sys::cublasLtMatmulDesc_t,
+    layouts: [sys::cublasLtMatrixLayout_t; 3],
+}
+
+impl Descriptors {
+    fn new(blas: &Blas, key: &Key, bias: Option<u64>) -> Result<Self, result::CublasError> {
+        use sys::cublasLtMatmulDescAttributes_t as A;
+        let product =
+            result::create_matmul_desc(sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType::CUDA_R_32F)?;
+        let set = |attribute, value: *const c_void, size| {
+            // SAFETY: the descriptor was just made; the value has the size that is named.
+            unsafe { result::set_matmul_desc_attribute(product, attribute, value, size) }
+        };
+        // cublasOperation_t: 0 as it is, 1 transposed.
+        let (a, b) = (i32::from(key.transposed.0), i32::from(key.transposed.1));
+        set(A::CUBLASLT_MATMUL_DESC_TRANSA, (&raw const a).cast(), size_of_val(&a))?;
+        set(A::CUBLASLT_MATMUL_DESC_TRANSB, (&raw const b).cast(), size_of_val(&b))?;
+        let operand = blas.operand_type();
+        if key.bias {
+            let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
+            let bias = bias.unwrap_or(0);
+            set(A::CUBLASLT_MATMUL_DESC_EPILOGUE, (&raw const epilogue).cast(), size_of_val(&epilogue))?;
+            set(A::CUBLASLT_MATMUL_DESC_BIAS_POINTER, (&raw const bias).cast(), size_of_val(&bias))?;
+            set(A::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (&raw const operand).cast(), size_of_val(&operand))?;
+        }
+        let result_type = if key.exact_result { sys::cudaDataType::CUDA_R_32F } else { operand };
+        let layout = |kind, rows: u64, columns: u64, transposed: bool| {
+            let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
+            result::create_matrix_layout(kind, rows, columns, rows.max(1) as i64)
+        };
+        Ok(Self {
+            product,
+            layouts: [
+                layout(operand, key.m, key.k, key.transposed.0)?,
+                layout(operand, key.k, key.n, key.transposed.1)?,
+                layout(result_type, key.m, key.n, false)?,
+            ],
+        })
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        // SAFETY: made by `new` and not used after this.
+        unsafe {
+            let _ = result::destroy_matmul_desc(self.product);
+            for layout in self.layouts {
+                let _ = result::destroy_matrix_layout(layout);
+            }
+        }
+    }
+}
+
+impl Cuda {
+    /// result = factor a b, or that plus what it is added to, with a bias for each column where one is given.
+    pub(crate) fn product(&self, a: Matrix, b: Matrix, to: Product) {
+        let ((rows, inner), (inner_b, columns)) = (a.shape(), b.shape());
+        assert_eq!(inner, inner_b, "inner extents of a product");
+        if rows == 0 || columns == 0 || !(self.plans || self.is_well()) {
+            return;
+        }
+        if inner == 0 {
+            // An empty sum; cuBLASLt does not take such shapes.
+            assert!(to.bias.is_none() && to.dtype == DType::F32, "a product without inner extent gives plain zeros");
+            if to.added_to.is_none() {
+                let arguments = super::arguments![to.address, (rows * columns) as i64, 0.0f32];
+                self.launch_flat(("elementwise", "fill_f32"), rows * columns, &arguments);
+            }
+            return;
+        }
+        // Column-major, the second factor comes first.
+        let operands = Operands {
+            first: b.address,
+            second: a.address,
+            added_to: to.added_to.unwrap_or(to.address),
+            result: to.address,
+            bias: to.bias,
+            factor: to.factor,
+        };
+        let size = self.dtype().size() as u64;
+        let strides = [a.columns, b.columns, columns].map(|c| c as u64 * size);
+        let addresses = [a.address, b.address, to.address, operands.added_to];
+        let shared = addresses.iter().chain(&strides).fold(16, |bits, x| bits | x);
+        let key = Key {
+            m: columns as u64,
+            n: rows as u64,
+            k: inner as u64,
+            transposed: (b.transposed, a.transposed),
+            exact_result: to.dtype == DType::F32,
+            adds: to.added_to.is_some(),
+            bias: to.bias.is_some(),
+            alignment: 1u32 << shared.trailing_zeros(),
+        };
+        if self.plans {
+            return self.gpu.blas.choices.plan(&key);
+        }
+        self.bind();
+        let name = || format!("{rows} x {columns} x {inner}");
+        if let Err(e) = self.timed("matrix products", name, || self.multiply(&key, &operands)) {
+            let reason = format!("{e:?} for {key:?}");
+            self.fail(DeviceError::Gpu { what: "a matrix product by cuBLASLt".into(), reason });
+        }
+    }
+
+    /// With the algorithm chosen for such shapes, or where that one refuses, with cuBLASLt's favourite for this one.
+    fn multiply(&self, key: &Key, operands: &Operands) -> Result<(), result::CublasError> {
+        let blas = &self.gpu.blas;
+        let chosen = blas.choices.algorithm(blas, key)?;
+        self.multiply_by(&chosen, key, operands)
+            .or_else(|_| self.multiply_by(&choice::favourite(blas, key)?, key, operands))
+    }
+
+    fn multiply_by(&self, algorithm: &Algorithm, key: &Key, operands: &Operands) -> Result<(), result::CublasError> {
+        let blas = &self.gpu.blas;
+        let d = Descriptors::new(blas, key, operands.bias)?;
+        let [first, second, result_layout] = d.layouts;
+        let beta = if key.adds { 1.0f32 } else { 0.0 };
+        // SAFETY: the matrices have the shapes of their layouts; the workspace is used by one product at a time, because
+        // all of them are queued on one stream.
+        unsafe {
+            result::matmul(
+                blas.handle,
+                d.product,
+                (&raw const operands.factor).cast(),
+                (&raw const beta).cast(),
+                operands.first as *const c_void,
+                first,
+                operands.second as *const c_void,
+                second,
+                operands.added_to as *const c_void,
+                result_layout,
+                operands.result as *mut c_void,
+                result_layout,
+                std::ptr::from_ref(algorithm),
+                blas.workspace.address() as *mut c_void,
+                WORKSPACE,
+                self.gpu.stream.cast(),
+            )
+        }
+    }
+}
