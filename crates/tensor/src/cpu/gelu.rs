@@ -4,24 +4,26 @@ use super::Real;
 use simd::simd;
 
 simd! {
-    /// Adds a bias to rows of pre-activations and writes their GELU.
-    pub(super) fn bias_gelu<T: Real>(pre: &mut [T], bias: &[T], activated: &mut [T]) {
-        for (pre, activated) in pre.chunks_exact_mut(bias.len()).zip(activated.chunks_exact_mut(bias.len())) {
-            for ((pre, &bias), activated) in pre.iter_mut().zip(bias).zip(activated) {
-                *pre += bias;
-                *activated = *pre * pre.normal_cdf_pdf().0;
+    /// Adds a bias to rows of a product; writes the sums and their GELU.
+    pub(super) fn bias_gelu<T: Real>(product: &[T], bias: &[T], pre: &mut [T], activated: &mut [T]) {
+        let outputs = pre.chunks_exact_mut(bias.len()).zip(activated.chunks_exact_mut(bias.len()));
+        for (product, (pre, activated)) in product.chunks_exact(bias.len()).zip(outputs) {
+            for (((&product, &bias), pre), activated) in product.iter().zip(bias).zip(pre).zip(activated) {
+                let x = product + bias;
+                *pre = x;
+                *activated = x * x.normal_cdf_pdf().0;
             }
         }
     }
 }
 
 simd! {
-    /// Turns rows of pre-activations less their bias into their GELU.
-    pub(super) fn bias_gelu_in_place<T: Real>(x: &mut [T], bias: &[T]) {
-        for x in x.chunks_exact_mut(bias.len()) {
-            for (x, &bias) in x.iter_mut().zip(bias) {
-                let pre = *x + bias;
-                *x = pre * pre.normal_cdf_pdf().0;
+    /// The same without the sums.
+    pub(super) fn bias_gelu_only<T: Real>(product: &[T], bias: &[T], activated: &mut [T]) {
+        for (product, activated) in product.chunks_exact(bias.len()).zip(activated.chunks_exact_mut(bias.len())) {
+            for ((&product, &bias), activated) in product.iter().zip(bias).zip(activated) {
+                let x = product + bias;
+                *activated = x * x.normal_cdf_pdf().0;
             }
         }
     }
@@ -36,12 +38,26 @@ simd! {
     }
 }
 
+#[inline(always)]
+fn derivative<T: Real>(x: T) -> T {
+    let (cdf, pdf) = x.normal_cdf_pdf();
+    x.mul_add(pdf, cdf)
+}
+
 simd! {
     /// Multiplies a gradient by the GELU's derivative at the pre-activations.
     pub(crate) fn multiply_by_derivative<T: Real>(gradient: &mut [T], pre: &[T]) {
         for (g, &x) in gradient.iter_mut().zip(pre) {
-            let (cdf, pdf) = x.normal_cdf_pdf();
-            *g *= x.mul_add(pdf, cdf);
+            *g *= derivative(x);
+        }
+    }
+}
+
+simd! {
+    /// The same, into `out`.
+    pub(super) fn times_derivative<T: Real>(gradient: &[T], pre: &[T], out: &mut [T]) {
+        for ((out, &g), &x) in out.iter_mut().zip(gradient).zip(pre) {
+            *out = g * derivative(x);
         }
     }
 }
@@ -66,13 +82,12 @@ mod tests {
 
         // With a bias: rows of 45 that become x once it is added.
         let bias = noise::<T>(2, 45);
-        let mut pre: Vec<T> = x.iter().enumerate().map(|(i, &x)| x - bias[i % 45]).collect();
-        let plain_pre: Vec<f64> = wide(&pre).iter().enumerate().map(|(i, p)| p + bias[i % 45].to_f64()).collect();
-        let mut activated = unwritten(x.len());
-        let mut in_place = pre.clone();
-        bias_gelu_in_place(&mut in_place, &bias);
-        bias_gelu(&mut pre, &bias, &mut activated);
-        assert!(in_place == activated);
+        let product: Vec<T> = x.iter().enumerate().map(|(i, &x)| x - bias[i % 45]).collect();
+        let plain_pre: Vec<f64> = wide(&product).iter().enumerate().map(|(i, p)| p + bias[i % 45].to_f64()).collect();
+        let (mut pre, mut activated, mut only) = (unwritten(x.len()), unwritten(x.len()), unwritten(x.len()));
+        bias_gelu(&product, &bias, &mut pre, &mut activated);
+        bias_gelu_only(&product, &bias, &mut only);
+        assert!(only == activated);
         assert_follows(&pre, &plain_pre, tolerance);
         assert_follows(&activated, &plain_pre.into_iter().map(gelu_plain).collect::<Vec<_>>(), tolerance);
     }

@@ -8,11 +8,11 @@ use super::Real;
 /// A matrix somewhere in a slice: element (i, j) is `data[i * row_stride + j * column_stride]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a, T> {
-    data: &'a [T],
-    rows: usize,
-    columns: usize,
-    row_stride: usize,
-    column_stride: usize,
+    pub(super) data: &'a [T],
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    pub(super) row_stride: usize,
+    pub(super) column_stride: usize,
 }
 
 impl<'a, T: Real> Matrix<'a, T> {

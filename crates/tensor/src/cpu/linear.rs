@@ -3,26 +3,31 @@
 use rayon::prelude::*;
 
 use super::gemm::{Matrix, MatrixMut, Threads, gemm};
-use super::{Cpu, ELEMENTS_PER_TASK, ROWS_PER_TASK, Real, gelu, one_task_each, reduce, split_mut, vector};
+use super::panels::{Panels, ROWS};
+use super::{Cpu, ELEMENTS_PER_TASK, Real, gelu, one_task_each, reduce, split_mut};
 use simd::simd;
 
+/// Rows from which on the other factor of a product is cut into panels: below, cutting it would cost too much of the
+/// product.
+const MANY_ROWS: usize = 384;
+
 simd! {
-    fn add_bias<T: Real>(y: &mut [T], bias: &[T]) {
-        for row in y.chunks_exact_mut(bias.len()) {
-            vector::add(row, bias);
+    fn add_bias<T: Real>(product: &[T], bias: &[T], y: &mut [T]) {
+        for (y, product) in y.chunks_exact_mut(bias.len()).zip(product.chunks_exact(bias.len())) {
+            for ((y, &product), &bias) in y.iter_mut().zip(product).zip(bias) {
+                *y = product + bias;
+            }
         }
     }
 }
 
 /// `y = x W^T` and, where there is one, `+ b`.
 pub(crate) fn forward<T: Real>(cpu: &Cpu, x: &[T], weight: &[T], bias: Option<&[T]>, inputs: usize, y: &mut [T]) {
-    let (rows, outputs) = (x.len() / inputs, weight.len() / inputs);
-    cpu.install(|| {
-        multiply(x, weight, rows, inputs, outputs, y);
-        if let Some(bias) = bias {
-            y.par_chunks_mut(ROWS_PER_TASK * outputs).for_each(|rows| add_bias(rows, bias));
-        }
-    });
+    let w = transposed(weight, inputs);
+    match bias {
+        Some(bias) => multiply_then(cpu, x, w, blocks_mut(y, bias.len()), |product, y| add_bias(product, bias, y)),
+        None => multiply(cpu, x, w, y),
+    }
 }
 
 /// `pre = x W^T + b` and `activated = gelu(pre)`.
@@ -35,35 +40,17 @@ pub(crate) fn forward_gelu<T: Real>(
     pre: &mut [T],
     activated: &mut [T],
 ) {
-    let (rows, outputs) = (x.len() / inputs, weight.len() / inputs);
-    cpu.install(|| {
-        multiply(x, weight, rows, inputs, outputs, pre);
-        let task = ROWS_PER_TASK * outputs;
-        pre.par_chunks_mut(task)
-            .zip(activated.par_chunks_mut(task))
-            .for_each(|(pre, activated)| gelu::bias_gelu(pre, bias, activated));
+    let outputs = blocks_mut(pre, bias.len()).zip(blocks_mut(activated, bias.len()));
+    multiply_then(cpu, x, transposed(weight, inputs), outputs, |product, (pre, activated)| {
+        gelu::bias_gelu(product, bias, pre, activated);
     });
 }
 
 /// `y = gelu(x W^T + b)`, without the pre-activations.
 pub(crate) fn forward_gelu_only<T: Real>(cpu: &Cpu, x: &[T], weight: &[T], bias: &[T], inputs: usize, y: &mut [T]) {
-    let (rows, outputs) = (x.len() / inputs, weight.len() / inputs);
-    cpu.install(|| {
-        multiply(x, weight, rows, inputs, outputs, y);
-        y.par_chunks_mut(ROWS_PER_TASK * outputs).for_each(|rows| gelu::bias_gelu_in_place(rows, bias));
+    multiply_then(cpu, x, transposed(weight, inputs), blocks_mut(y, bias.len()), |product, y| {
+        gelu::bias_gelu_only(product, bias, y);
     });
-}
-
-fn multiply<T: Real>(x: &[T], weight: &[T], rows: usize, inputs: usize, outputs: usize, y: &mut [T]) {
-    let w = Matrix::new(weight, outputs, inputs, inputs).transposed();
-    gemm(
-        MatrixMut::new(y, rows, outputs, outputs),
-        false,
-        T::ONE,
-        Matrix::new(x, rows, inputs, inputs),
-        w,
-        Threads::All,
-    );
 }
 
 /// `dx = dy W`, times gelu'(pre) where the input was gelu(pre).
@@ -75,18 +62,68 @@ pub(crate) fn backward_input<T: Real>(
     through_gelu: Option<&[T]>,
     dx: &mut [T],
 ) {
-    let outputs = weight.len() / inputs;
-    let rows = dy.len() / outputs;
-    cpu.install(|| {
-        let (dy, w) = (Matrix::new(dy, rows, outputs, outputs), Matrix::new(weight, outputs, inputs, inputs));
-        gemm(MatrixMut::new(dx, rows, inputs, inputs), false, T::ONE, dy, w, Threads::All);
-        if let Some(pre) = through_gelu {
-            let task = ROWS_PER_TASK * inputs;
-            dx.par_chunks_mut(task)
-                .zip(pre.par_chunks(task))
-                .for_each(|(dx, pre)| gelu::multiply_by_derivative(dx, pre));
+    let w = Matrix::new(weight, weight.len() / inputs, inputs, inputs);
+    match through_gelu {
+        Some(pre) => {
+            let outputs = blocks_mut(dx, inputs).zip(pre.par_chunks(ROWS * inputs));
+            multiply_then(cpu, dy, w, outputs, |product, (dx, pre)| gelu::times_derivative(product, pre, dx));
         }
+        None => multiply(cpu, dy, w, dx),
+    }
+}
+
+fn transposed<T: Real>(weight: &[T], inputs: usize) -> Matrix<'_, T> {
+    Matrix::new(weight, weight.len() / inputs, inputs, inputs).transposed()
+}
+
+fn blocks_mut<T: Real>(y: &mut [T], columns: usize) -> rayon::slice::ChunksMut<'_, T> {
+    y.par_chunks_mut(ROWS * columns)
+}
+
+/// `y = x b`.
+fn multiply<T: Real>(cpu: &Cpu, x: &[T], b: Matrix<'_, T>, y: &mut [T]) {
+    cpu.install(|| {
+        if x.len() < MANY_ROWS * b.rows {
+            return multiply_few(x, b, y);
+        }
+        let panels = Panels::new(cpu, b);
+        let blocks = x.par_chunks(ROWS * b.rows).zip(blocks_mut(y, b.columns));
+        one_task_each(blocks).for_each(|(_, (x, y))| panels.multiply(x, y));
     });
+}
+
+/// Hands the rows of `x b`, [`ROWS`] at a time, to `finish`, with the outputs of those rows.
+fn multiply_then<T: Real, O: Send>(
+    cpu: &Cpu,
+    x: &[T],
+    b: Matrix<'_, T>,
+    outputs: impl IndexedParallelIterator<Item = O>,
+    finish: impl Fn(&[T], O) + Sync,
+) {
+    cpu.install(|| {
+        if x.len() < MANY_ROWS * b.rows {
+            let mut product = cpu.allocate(x.len() / b.rows * b.columns);
+            multiply_few(x, b, product.as_mut_slice());
+            let blocks = product.as_slice().par_chunks(ROWS * b.columns);
+            return blocks.zip(outputs).for_each(|(product, out)| finish(product, out));
+        }
+        let panels = Panels::new(cpu, b);
+        let blocks = x.par_chunks(ROWS * b.rows).zip(outputs);
+        one_task_each(blocks).for_each_init(
+            || cpu.allocate(ROWS * b.columns),
+            |product, (_, (x, out))| {
+                let product = &mut product.as_mut_slice()[..x.len() / b.rows * b.columns];
+                panels.multiply(x, product);
+                finish(product, out);
+            },
+        );
+    });
+}
+
+fn multiply_few<T: Real>(x: &[T], b: Matrix<'_, T>, y: &mut [T]) {
+    let rows = x.len() / b.rows;
+    let x = Matrix::new(x, rows, b.rows, b.rows);
+    gemm(MatrixMut::new(y, rows, b.columns, b.columns), false, T::ONE, x, b, Threads::All);
 }
 
 /// Parts that the rows of dW = dy^T x are cut into, to be multiplied beside each other: two threads on one product would
@@ -124,8 +161,8 @@ pub(crate) fn backward_weight<T: Real>(
             let to = (from + ROWS_PER_BLOCK).min(first(part + 1));
             let block = &dy[from * outputs..to * outputs];
             let dy = Matrix::new(block, to - from, outputs, outputs).transposed();
-            let x = Matrix::new(&x[from * inputs..to * inputs], to - from, inputs, inputs);
             let accumulate = part == 0 || from > first(part);
+            let x = Matrix::new(&x[from * inputs..to * inputs], to - from, inputs, inputs);
             gemm(MatrixMut::new(out, outputs, inputs, inputs), accumulate, T::ONE, dy, x, threads);
             // A sum of its own for each block keeps sums in single precision short.
             let mut block_sum = vec![T::ZERO; outputs];
@@ -153,7 +190,7 @@ pub(crate) fn backward_weight<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::testing::{assert_close, noise, wide};
+    use crate::cpu::testing::{assert_close, assert_follows, noise, unwritten, wide};
     use crate::device::CpuOptions;
 
     fn sums_match_the_plain_loop_and_do_not_depend_on_threads<T: Real>(rows: usize, tolerance: f64) {
@@ -177,6 +214,63 @@ mod tests {
         assert!(results.iter().all(|r| r == &results[0]), "{rows} rows");
         assert_close(&results[0].0, &dw, tolerance);
         assert_close(&results[0].1, &db, tolerance);
+    }
+
+    /// Every product of the layer on some threads: outputs of `forward` with and without a bias, of both forms with GELU,
+    /// gradients of the input with and without one.
+    fn products<T: Real>(threads: usize, rows: usize, inputs: usize, outputs: usize) -> [Vec<T>; 7] {
+        let cpu = Cpu::new(CpuOptions { threads: Some(threads), ..Default::default() }).unwrap();
+        let (x, w, b) = (noise(1, rows * inputs), noise(2, outputs * inputs), noise::<T>(3, outputs));
+        let (dy, before) = (noise(4, rows * outputs), noise(5, rows * inputs));
+        let output = || unwritten::<T>(rows * outputs);
+        let (mut bare, mut with_bias, mut pre, mut activated, mut only) =
+            (output(), output(), output(), output(), output());
+        forward(&cpu, &x, &w, None, inputs, &mut bare);
+        forward(&cpu, &x, &w, Some(&b), inputs, &mut with_bias);
+        forward_gelu(&cpu, &x, &w, &b, inputs, &mut pre, &mut activated);
+        forward_gelu_only(&cpu, &x, &w, &b, inputs, &mut only);
+        let (mut dx, mut through_gelu) = (unwritten(rows * inputs), unwritten(rows * inputs));
+        backward_input(&cpu, &w, &dy, inputs, None, &mut dx);
+        backward_input(&cpu, &w, &dy, inputs, Some(&before), &mut through_gelu);
+        [bare, with_bias, pre, activated, only, dx, through_gelu]
+    }
+
+    /// The same, one number at a time: the oracle.
+    fn products_plain<T: Real>(rows: usize, inputs: usize, outputs: usize) -> [Vec<f64>; 7] {
+        let (x, w) = (wide(&noise::<T>(1, rows * inputs)), wide(&noise::<T>(2, outputs * inputs)));
+        let (b, dy) = (wide(&noise::<T>(3, outputs)), wide(&noise::<T>(4, rows * outputs)));
+        let dot = |x: &[f64], w: &[f64]| x.iter().zip(w).map(|(x, w)| x * w).sum::<f64>();
+        let bare: Vec<f64> = x.chunks(inputs).flat_map(|x| w.chunks(inputs).map(move |w| dot(x, w))).collect();
+        let pre: Vec<f64> = bare.iter().enumerate().map(|(i, y)| y + b[i % outputs]).collect();
+        let mut activated = vec![0.0; pre.len()];
+        gelu::gelu(&pre, &mut activated);
+        let column = |i: usize| w.chunks(inputs).map(move |w| w[i]);
+        let along = |dy: &[f64], i: usize| dy.iter().zip(column(i)).map(|(dy, w)| dy * w).sum::<f64>();
+        let dx: Vec<f64> =
+            dy.chunks(outputs).flat_map(|dy| (0..inputs).map(|i| along(dy, i)).collect::<Vec<_>>()).collect();
+        let mut through_gelu = dx.clone();
+        gelu::multiply_by_derivative(&mut through_gelu, &wide(&noise::<T>(5, rows * inputs)));
+        [bare, pre.clone(), pre, activated.clone(), activated, dx, through_gelu]
+    }
+
+    fn products_match_the_plain_loop_and_do_not_depend_on_threads<T: Real>(rows: usize, tolerance: f64) {
+        for (inputs, outputs) in [(70, 130), (530, 20)] {
+            let one = products::<T>(1, rows, inputs, outputs);
+            for threads in [2, 3, 4, 8] {
+                assert!(products::<T>(threads, rows, inputs, outputs) == one, "{rows} rows, {threads} threads");
+            }
+            for (fast, plain) in one.iter().zip(&products_plain::<T>(rows, inputs, outputs)) {
+                assert_follows(fast, plain, tolerance);
+            }
+        }
+    }
+
+    #[test]
+    fn products_of_few_rows_and_of_many_match_the_plain_loop() {
+        for rows in [1, 50, MANY_ROWS, MANY_ROWS + 49] {
+            products_match_the_plain_loop_and_do_not_depend_on_threads::<f64>(rows, 1e-12);
+            products_match_the_plain_loop_and_do_not_depend_on_threads::<f32>(rows, 1e-4);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod gemm;
 mod memory;
+mod panels;
 mod real;
 mod vector;
 
