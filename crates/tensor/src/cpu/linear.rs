@@ -140,6 +140,10 @@ fn parts_of(rows: usize) -> usize {
 /// Rows of a part that are multiplied, and then summed for the bias while the last level of cache still holds them.
 const ROWS_PER_BLOCK: usize = 512;
 
+/// Columns of x that are multiplied at a time. The `gemm` crate rearranges dy for more than two of its tiles; for fewer it
+/// reads dy where it lies, which is faster even over several rounds.
+const COLUMNS_PER_STRIP: usize = 128;
+
 /// `dW += dy^T x` and `db += column sums of dy`.
 pub(crate) fn backward_weight<T: Real>(
     cpu: &Cpu,
@@ -162,8 +166,12 @@ pub(crate) fn backward_weight<T: Real>(
             let block = &dy[from * outputs..to * outputs];
             let dy = Matrix::new(block, to - from, outputs, outputs).transposed();
             let accumulate = part == 0 || from > first(part);
-            let x = Matrix::new(&x[from * inputs..to * inputs], to - from, inputs, inputs);
-            gemm(MatrixMut::new(out, outputs, inputs, inputs), accumulate, T::ONE, dy, x, threads);
+            for column in (0..inputs).step_by(COLUMNS_PER_STRIP) {
+                let width = COLUMNS_PER_STRIP.min(inputs - column);
+                let x = Matrix::new(&x[from * inputs + column..], to - from, width, inputs);
+                let out = MatrixMut::new(&mut out[column..], outputs, width, inputs);
+                gemm(out, accumulate, T::ONE, dy, x, threads);
+            }
             // A sum of its own for each block keeps sums in single precision short.
             let mut block_sum = vec![T::ZERO; outputs];
             reduce::add_rows(block, &mut block_sum);
