@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::gemm::{Matrix, MatrixMut, Threads, gemm};
-use super::panels::{Panels, ROWS};
+use super::panels::{Panels, ROWS, SQUARE, transpose};
 use super::{Cpu, ELEMENTS_PER_TASK, Real, gelu, one_task_each, reduce, split_mut};
 use simd::simd;
 
@@ -84,7 +84,7 @@ fn blocks_mut<T: Real>(y: &mut [T], columns: usize) -> rayon::slice::ChunksMut<'
 fn multiply<T: Real>(cpu: &Cpu, x: &[T], b: Matrix<'_, T>, y: &mut [T]) {
     cpu.install(|| {
         if x.len() < MANY_ROWS * b.rows {
-            return multiply_few(x, b, y);
+            return multiply_few(cpu, x, b, y);
         }
         let panels = Panels::new(cpu, b);
         let blocks = x.par_chunks(ROWS * b.rows).zip(blocks_mut(y, b.columns));
@@ -103,7 +103,7 @@ fn multiply_then<T: Real, O: Send>(
     cpu.install(|| {
         if x.len() < MANY_ROWS * b.rows {
             let mut product = cpu.allocate(x.len() / b.rows * b.columns);
-            multiply_few(x, b, product.as_mut_slice());
+            multiply_few(cpu, x, b, product.as_mut_slice());
             let blocks = product.as_slice().par_chunks(ROWS * b.columns);
             return blocks.zip(outputs).for_each(|(product, out)| finish(product, out));
         }
@@ -120,10 +120,19 @@ fn multiply_then<T: Real, O: Send>(
     });
 }
 
-fn multiply_few<T: Real>(x: &[T], b: Matrix<'_, T>, y: &mut [T]) {
+/// `y = x b` for few rows. A weight that is read across its rows would have to be rearranged, all of it for a few
+/// products; of y^T = b^T x^T only x is.
+fn multiply_few<T: Real>(cpu: &Cpu, x: &[T], b: Matrix<'_, T>, y: &mut [T]) {
     let rows = x.len() / b.rows;
     let x = Matrix::new(x, rows, b.rows, b.rows);
-    gemm(MatrixMut::new(y, rows, b.columns, b.columns), false, T::ONE, x, b, Threads::All);
+    if b.column_stride == 1 || rows > b.columns {
+        return gemm(MatrixMut::new(y, rows, b.columns, b.columns), false, T::ONE, x, b, Threads::All);
+    }
+    let mut product = cpu.allocate(y.len());
+    let transposed = MatrixMut::new(product.as_mut_slice(), b.columns, rows, rows);
+    gemm(transposed, false, T::ONE, b.transposed(), x.transposed(), Threads::All);
+    let (product, lines) = (product.as_slice(), y.par_chunks_mut(SQUARE * b.columns));
+    one_task_each(lines).for_each(|(i, y)| transpose(&product[i * SQUARE..], rows, y.len() / b.columns, b.columns, y));
 }
 
 /// Parts that the rows of dW = dy^T x are cut into, to be multiplied beside each other: two threads on one product would

@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 
 use super::gemm::{Matrix, MatrixMut, Threads, gemm};
-use super::{Cpu, ELEMENTS_PER_TASK, Real, vector};
+use super::{Cpu, ELEMENTS_PER_TASK, Real, linear, vector};
 use simd::simd;
 
 /// Prototypes of one task. A fixed number, for the same bits on any number of threads.
@@ -44,21 +44,12 @@ simd! {
 
 /// logits [rows, K] and 1 / |v_k|.
 pub(crate) fn forward<T: Real>(cpu: &Cpu, y: &[T], g: &[T], v: &[T], dim: usize, logits: &mut [T], inverse: &mut [T]) {
-    let (rows, count) = (y.len() / dim, g.len());
+    linear::forward(cpu, y, v, None, dim, logits);
     cpu.install(|| {
         v.par_chunks(PER_TASK * dim)
             .zip(inverse.par_chunks_mut(PER_TASK))
             .for_each(|(v, inverse)| inverse_norms(v, dim, inverse));
-        let v = Matrix::new(v, count, dim, dim).transposed();
-        gemm(
-            MatrixMut::new(logits, rows, count, count),
-            false,
-            T::ONE,
-            Matrix::new(y, rows, dim, dim),
-            v,
-            Threads::All,
-        );
-        logits.par_chunks_mut(count).for_each(|row| multiply(row, g, inverse));
+        logits.par_chunks_mut(g.len()).for_each(|row| multiply(row, g, inverse));
     });
 }
 
