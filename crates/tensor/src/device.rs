@@ -209,7 +209,8 @@ impl Device {
     /// Runs a body on a device that computes nothing and counts the memory that the same work would take on this one; none
     /// for a CPU, whose memory is not planned.
     ///
-    /// Results of operations are zeros on the host.
+    /// Results of operations are zeros on the host. Afterwards the matrix products that were met are timed on this device,
+    /// which takes memory for their operands for a moment.
     pub fn plan<R>(&self, body: impl FnOnce(&Device) -> R) -> Option<(R, DeviceUse)> {
         let planner = Device { inner: Arc::new(Inner::Cuda(Box::new(self.as_cuda()?.planner()))) };
         let done = body(&planner);

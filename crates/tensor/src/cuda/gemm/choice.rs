@@ -2,8 +2,8 @@
 //!
 //! cuBLASLt's favourite for a shape, unless another one gives the very same bits in less time. Timings never agree twice,
 //! so they have a say in the speed of a run and none in its numbers: two runs do not differ, whatever was chosen. The
-//! products of a training step are known from its plan and timed before the first step, on noise; everything else takes
-//! the favourite.
+//! products of a training step are known from its plan and timed before the first step, on noise; somewhat smaller ones
+//! take the same choice, everything else the favourite.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
