@@ -117,8 +117,8 @@ pub fn pretrain_help() -> String {
 }
 
 fn keys_help() -> String {
-    let keys: Vec<&str> = ssl::recipe::keys().collect();
-    let lines: String = keys.chunks(4).map(|row| format!("\n  {}", row.join(", "))).collect();
+    let widest = ssl::recipe::keys().map(str::len).max().unwrap_or(0);
+    let lines: String = ssl::recipe::meanings().map(|(key, meaning)| format!("\n  {key:widest$}  {meaning}")).collect();
     format!("Keys of a recipe, for --set and for the file:{lines}")
 }
 

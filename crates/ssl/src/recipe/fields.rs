@@ -37,6 +37,8 @@ pub(super) enum OnResume {
 /// One row of the table below.
 pub(super) struct Key {
     pub(super) name: &'static str,
+    /// What it is, in a sentence.
+    pub(super) meaning: &'static str,
     pub(super) on_resume: OnResume,
 }
 
@@ -92,7 +94,7 @@ macro_rules! recipe {
         }
 
         pub(super) const KEYS: &[Key] =
-            &[$(Key { name: stringify!($key), on_resume: OnResume::$on_resume },)+];
+            &[$(Key { name: stringify!($key), meaning: concat!($($doc),+), on_resume: OnResume::$on_resume },)+];
     };
 }
 

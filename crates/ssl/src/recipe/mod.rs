@@ -33,3 +33,8 @@ pub use values::{Centering, Interval, Method, Prototypes, Size};
 pub fn keys() -> impl Iterator<Item = &'static str> {
     fields::KEYS.iter().map(|key| key.name)
 }
+
+/// The names of all recipe keys with what they mean, a sentence each.
+pub fn meanings() -> impl Iterator<Item = (&'static str, &'static str)> {
+    fields::KEYS.iter().map(|key| (key.name, key.meaning.trim()))
+}
