@@ -32,6 +32,8 @@ pub struct RunResult {
     pub steps: u64,
     /// The last loss in its log.
     pub loss: Option<f64>,
+    /// What was wrong at the end, in words.
+    pub verdict: Option<String>,
     /// Accuracies, where the images have labels.
     pub knn: Option<KnnTable>,
 }
@@ -45,7 +47,8 @@ impl RunResult {
                 "raw_pixels": t.raw_pixels, "untrained": t.untrained, "trained": t.trained,
             })
         });
-        json!({ "outcome": "finished", "steps": self.steps, "loss": self.loss, "knn_top1": knn })
+        let (steps, loss, verdict) = (self.steps, self.loss, &self.verdict);
+        json!({ "outcome": "finished", "steps": steps, "loss": loss, "verdict": verdict, "knn_top1": knn })
     }
 
     /// From what [`RunResult::to_json`] made; none if it is not that.
@@ -63,7 +66,8 @@ impl RunResult {
                 })
             }
         };
-        Some(Self { steps: value.get("steps")?.as_u64()?, loss: value.get("loss")?.as_f64(), knn })
+        let verdict = value.get("verdict").and_then(Value::as_str).map(str::to_owned);
+        Some(Self { steps: value.get("steps")?.as_u64()?, loss: value.get("loss")?.as_f64(), verdict, knn })
     }
 
     /// The result that a run's folder holds; none if there is none for this many steps.
@@ -88,6 +92,9 @@ impl RunResult {
                 format!("trained {}{loss}. There are no labels to judge it by\n\n", count(self.steps as usize, "step"))
             }
         };
+        if let Some(verdict) = &self.verdict {
+            text += &format!("warning: at the end {verdict}\n\n");
+        }
         text += &format!(
             "weights   {run}/{} ({}/{}, DINO's names)\n",
             crate::backbone::FILE,
@@ -117,9 +124,11 @@ mod tests {
     fn a_result_survives_its_file_and_counts_only_for_its_own_steps() {
         let knn =
             KnnTable { k: 10, judged: "5 held-out images".into(), raw_pixels: 1.5, untrained: 2.5, trained: 60.25 };
-        for result in
-            [RunResult { steps: 12, loss: Some(0.5), knn: Some(knn) }, RunResult { steps: 12, loss: None, knn: None }]
-        {
+        let verdict = Some("the teacher is uniform".to_owned());
+        for result in [
+            RunResult { steps: 12, loss: Some(0.5), verdict: None, knn: Some(knn) },
+            RunResult { steps: 12, loss: None, verdict, knn: None },
+        ] {
             let folder = tempfile::tempdir().unwrap();
             std::fs::write(folder.path().join(FILE), result.to_json().to_string()).unwrap();
             assert_eq!(RunResult::read(folder.path(), 12), Some(result));

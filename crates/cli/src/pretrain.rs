@@ -152,7 +152,8 @@ fn finish(trainer: &Trainer, recipe: &Recipe, face: &Face) -> Result<RunResult, 
         }
     };
     let loss = outcome::last_record(folder.root(), "loss").and_then(|record| record["loss"].as_f64());
-    let result = RunResult { steps: trainer.step(), loss, knn };
+    let verdict = trainer.verdict().map(str::to_owned);
+    let result = RunResult { steps: trainer.step(), loss, verdict, knn };
     folder.write(outcome::FILE, format!("{:#}\n", result.to_json()).as_bytes())?;
     Ok(result)
 }

@@ -31,8 +31,8 @@ pub enum RunError {
     },
     /// The folder holds a run with other settings.
     #[error(
-        "{}: holds another run, which this command does not continue:\n{}\nGive another --out, or the same \
-         --data and the saved settings (--recipe {})", path.display(), bullets(differences), path.join("config.toml").display()
+        "{}: holds another run, which this command does not continue:\n{}\nGive another --out, delete the folder if \
+         nothing in it is wanted, or give the same --data and the saved settings (--recipe {})", path.display(), bullets(differences), path.join("config.toml").display()
     )]
     OtherRun {
         /// The folder.

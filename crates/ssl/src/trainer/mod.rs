@@ -141,6 +141,8 @@ pub struct Trainer {
     source: Arc<dyn Source>,
     step: u64,
     saved: Option<u64>,
+    /// What was wrong at the last look, in words.
+    verdict: Option<String>,
 }
 
 impl Trainer {
@@ -176,7 +178,21 @@ impl Trainer {
         let (metrics, _) = folder.metrics(saved)?;
         let events = folder.events(saved.map_or(0, |s| s + 1))?;
         let schedules = Schedules::new(&recipe);
-        Ok(Self { recipe, schedules, learner, health, folder, checkpoints, metrics, events, source, step, saved })
+        let verdict = None;
+        Ok(Self {
+            recipe,
+            schedules,
+            learner,
+            health,
+            folder,
+            checkpoints,
+            metrics,
+            events,
+            source,
+            step,
+            saved,
+            verdict,
+        })
     }
 
     /// The network being trained.
@@ -187,6 +203,11 @@ impl Trainer {
     /// Steps done so far.
     pub fn step(&self) -> u64 {
         self.step
+    }
+
+    /// What was wrong with the run when it was last looked at, in words.
+    pub fn verdict(&self) -> Option<&str> {
+        self.verdict.as_deref()
     }
 
     /// The run's folder.
@@ -303,10 +324,9 @@ impl Trainer {
         let features = self.learner.teacher_features(&[globals])?;
         let magnitude = &self.learner.student[self.learner.head().magnitude()];
         let vitals = self.health.vitals(report, magnitude, self.recipe.student_temp(), Some(&features));
-        if let Some(words) = vitals.in_words(self.recipe.out_dim())
-            && !values.last_layer_frozen
-        {
-            observer.say(&words);
+        self.verdict = vitals.in_words(self.recipe.out_dim()).filter(|_| !values.last_layer_frozen);
+        if let Some(words) = &self.verdict {
+            observer.say(words);
         }
         let record = step_record(self.step, values, &vitals, report, pace);
         self.metrics.append(&record)?;
