@@ -148,7 +148,8 @@ extern "C" __global__ void __launch_bounds__(224, 4)
     }
 }
 
-// Two strips a warp, so that every fragment of keys and values is used twice. Grid: (ceil(longest / 128), heads, segments). Block: 128 threads. No dynamic shared memory.
+// Two strips a warp, so that every fragment of keys and values is used twice. Grid: (ceil(longest / 128), heads,
+// segments). Block: 128 threads. No dynamic shared memory.
 extern "C" __global__ void __launch_bounds__(128, 3)
     attention_forward_long(const bf16* __restrict__ qkv, const int* __restrict__ offsets, int first_segment, int heads,
                            float scale, bf16* __restrict__ out, float* __restrict__ lse) {

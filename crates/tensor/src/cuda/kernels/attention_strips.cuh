@@ -3,7 +3,7 @@
 // its values in 2 * dim + 64 h. Segment s owns rows offsets[s] to offsets[s + 1]. `lse` is [tokens, heads]: the natural
 // logarithm of the sum of exp(scale * q.k) over a row; the backward pass rebuilds the probabilities from it.
 //
-// Everything is made of one scheme. A warp owns a strip of 16 rows, whose fragments stay in its registers, and walks
+// Everything is made of one scheme. A warp owns a strip of 16 rows (or two), whose fragments stay in its registers, and walks
 // over the other side in shared memory, 16 rows at a time. No number is summed by two warps, so nothing has to be
 // exchanged and two runs give the same bits. The price is in the backward pass, which forms the scores twice, once from
 // the side of the keys and once from the side of the queries: seven products instead of five, but no waiting. (Keeping

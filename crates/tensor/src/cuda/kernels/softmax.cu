@@ -80,7 +80,7 @@ template <int WIDTH> __device__ __forceinline__ void load_some(const float* p, f
 // Row r meets the teacher rows targets_of[2 r] and targets_of[2 r + 1] (-1: none): both are summed while they are read.
 // losses[r] = sum over its targets of -sum_k q_k ln p_k; d_logits = weight (n p - sum q), the gradient with respect to
 // scale raw + shift, in the type that the matrix products after it read. The first `held` logits of a row wait for the
-// second pass in shared memory, so that next to none are read twice. A thread takes WIDTH columns at a time.
+// second pass in shared memory: of 65536 an eighth does not fit. A thread takes WIDTH columns at a time.
 template <int WIDTH>
 __device__ __forceinline__ void
     row_cross_entropy(const float* __restrict__ raw, float scale, const float* __restrict__ shift,
