@@ -8,7 +8,7 @@ use tensor::ops::{self, Attended, GeluSaved};
 use tensor::{ParamSet, Rows, Tensor};
 
 use crate::drop_path::BlockChoice;
-use crate::layers::{LayerNorm, Linear, NormSaved};
+use crate::layers::{Branch, LayerNorm, Linear, NormSaved};
 use crate::layout::Layout;
 
 #[derive(Clone, Debug)]
@@ -23,19 +23,74 @@ pub(crate) struct Block {
     dim: usize,
 }
 
-/// The rows that take a branch, and what the branch is multiplied by.
+/// What a block starts from: its input, and what its attention reads of it. The block before makes both in one pass.
 #[derive(Debug)]
-struct Branch {
-    rows: Rows,
-    scale: f64,
+pub(crate) struct Entry {
+    branch: Branch,
+    norm: NormSaved,
 }
 
-impl Branch {
-    fn new(rows: &Rows, choice: Option<(&[bool], f64)>) -> Self {
-        match choice {
-            Some((taken, scale)) => Self { rows: rows.keep(taken), scale },
-            None => Self { rows: rows.clone(), scale: 1.0 },
-        }
+/// A block and the branches of it that are taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chosen<'a> {
+    pub block: &'a Block,
+    pub choice: Option<&'a BlockChoice>,
+}
+
+impl Chosen<'_> {
+    fn attention_branch(&self, rows: &Rows) -> Branch {
+        Branch::new(rows, self.choice.map(|c| (&c.attention[..], c.scale)))
+    }
+
+    fn mlp_branch(&self, rows: &Rows) -> Branch {
+        Branch::new(rows, self.choice.map(|c| (&c.mlp[..], c.scale)))
+    }
+
+    /// The start of a network.
+    pub fn enter(&self, p: &ParamSet, x: Tensor, rows: &Rows) -> Entry {
+        let branch = self.attention_branch(rows);
+        let (normed, statistics) = self.block.norm1.forward(p, &x, &branch.rows);
+        Entry { branch, norm: NormSaved { x, normed, statistics } }
+    }
+
+    /// All tokens, up to the entry of the next block.
+    pub fn forward(&self, p: &ParamSet, entry: Entry, rows: &Rows, next: Chosen<'_>) -> (Entry, BlockSaved) {
+        let (block, Entry { branch, norm }) = (self.block, entry);
+        let qkv = ops::linear(&norm.normed, &block.qkv.affine(p));
+        let attended = ops::attention(&qkv, &branch.rows, block.heads);
+        let mlp_branch = self.mlp_branch(rows);
+        let middle = block.norm2.after_branch(p, &norm.x, &branch, (&block.proj, &attended.out), &mlp_branch.rows);
+        let attention = AttentionSaved { branch, norm, qkv, attended };
+        let (activated, mut hidden) = ops::linear_gelu(&middle.normed, &block.fc1.affine(p));
+        let branch = next.attention_branch(rows);
+        let norm = next.block.norm1.after_branch(p, &middle.x, &mlp_branch, (&block.fc2, &activated), &branch.rows);
+        hidden.keep(activated);
+        let mlp = MlpSaved { branch: mlp_branch, norm: middle, hidden };
+        (Entry { branch, norm }, BlockSaved { attention, mlp })
+    }
+
+    /// The class tokens alone, as a compact matrix with one row a segment.
+    pub fn forward_class(&self, p: &ParamSet, entry: Entry, rows: &Rows) -> (Tensor, ClassBlockSaved) {
+        let (block, Entry { branch, norm }) = (self.block, entry);
+        let one_each = Rows::one_each(rows.segments());
+        let class_branch = self.attention_branch(&one_each);
+        let class_rows = branch.rows.compact().first_of_each();
+        let class_normed = ops::gather(&norm.normed, &class_rows, 1.0);
+        let q = ops::linear(&class_normed, &block.qkv.affine(p).part(0..block.dim));
+        let kv = ops::linear(&norm.normed, &block.qkv.affine(p).part(block.dim..3 * block.dim));
+        let attended = ops::class_attention(&q, &kv, &branch.rows, block.heads);
+        let class_x = ops::gather(&norm.x, &rows.first_of_each(), 1.0);
+        let mlp_branch = self.mlp_branch(&one_each);
+        let projected = (&block.proj, &attended.out);
+        let middle = block.norm2.after_branch(p, &class_x, &class_branch, projected, &mlp_branch.rows);
+        let rows = rows.clone();
+        let attention =
+            ClassAttentionSaved { branch, norm, rows, class_rows, class_branch, class_normed, q, kv, attended };
+        let (activated, mut hidden) = ops::linear_gelu(&middle.normed, &block.fc1.affine(p));
+        let Branch { rows, scale } = &mlp_branch;
+        let out = ops::linear_residual(&middle.x, rows, *scale, &activated, &block.fc2.affine(p));
+        hidden.keep(activated);
+        (out, ClassBlockSaved { attention, mlp: MlpSaved { branch: mlp_branch, norm: middle, hidden } })
     }
 }
 
@@ -105,18 +160,6 @@ impl Block {
         }
     }
 
-    /// All tokens.
-    pub fn forward(&self, p: &ParamSet, x: Tensor, rows: &Rows, choice: Option<&BlockChoice>) -> (Tensor, BlockSaved) {
-        let branch = Branch::new(rows, choice.map(|c| (&c.attention[..], c.scale)));
-        let (normed, statistics) = self.norm1.forward(p, &x, &branch.rows);
-        let qkv = ops::linear(&normed, &self.qkv.affine(p));
-        let attended = ops::attention(&qkv, &branch.rows, self.heads);
-        let middle = ops::linear_residual(&x, &branch.rows, branch.scale, &attended.out, &self.proj.affine(p));
-        let attention = AttentionSaved { branch, norm: NormSaved { x, normed, statistics }, qkv, attended };
-        let (out, mlp) = self.mlp_forward(p, middle, rows, choice);
-        (out, BlockSaved { attention, mlp })
-    }
-
     /// All tokens, keeping nothing.
     pub fn infer(&self, p: &ParamSet, x: &Tensor, rows: &Rows) -> Tensor {
         let (normed, _) = self.norm1.forward(p, x, rows);
@@ -139,42 +182,6 @@ impl Block {
         drop((qkv, attended, d_out));
         self.norm1.backward_with_reader(&self.qkv, p, &norm, &branch.rows, &d_qkv, &mut dx, grads);
         dx
-    }
-
-    /// The class tokens alone, as a compact matrix with one row a segment.
-    pub fn forward_class(
-        &self,
-        p: &ParamSet,
-        x: Tensor,
-        rows: &Rows,
-        choice: Option<&BlockChoice>,
-    ) -> (Tensor, ClassBlockSaved) {
-        let branch = Branch::new(rows, choice.map(|c| (&c.attention[..], c.scale)));
-        let one_each = Rows::one_each(rows.segments());
-        let class_branch = Branch::new(&one_each, choice.map(|c| (&c.attention[..], c.scale)));
-        let (normed, statistics) = self.norm1.forward(p, &x, &branch.rows);
-        let class_rows = branch.rows.compact().first_of_each();
-        let class_normed = ops::gather(&normed, &class_rows, 1.0);
-        let q = ops::linear(&class_normed, &self.qkv.affine(p).part(0..self.dim));
-        let kv = ops::linear(&normed, &self.qkv.affine(p).part(self.dim..3 * self.dim));
-        let attended = ops::class_attention(&q, &kv, &branch.rows, self.heads);
-        let class_x = ops::gather(&x, &rows.first_of_each(), 1.0);
-        let projection = self.proj.affine(p);
-        let middle = ops::linear_residual(&class_x, &class_branch.rows, branch.scale, &attended.out, &projection);
-        let rows = rows.clone();
-        let attention = ClassAttentionSaved {
-            branch,
-            norm: NormSaved { x, normed, statistics },
-            rows,
-            class_rows,
-            class_branch,
-            class_normed,
-            q,
-            kv,
-            attended,
-        };
-        let (out, mlp) = self.mlp_forward(p, middle, &one_each, choice);
-        (out, ClassBlockSaved { attention, mlp })
     }
 
     /// From the gradient of the class tokens to that of all tokens of the block's input.
@@ -203,15 +210,6 @@ impl Block {
         ops::scatter_add(&d_class, &s.rows.first_of_each(), 1.0, &mut dx);
         self.norm1.backward(p, x, &s.branch.rows, statistics, &d_normed, &mut dx, grads);
         dx
-    }
-
-    fn mlp_forward(&self, p: &ParamSet, x: Tensor, rows: &Rows, choice: Option<&BlockChoice>) -> (Tensor, MlpSaved) {
-        let branch = Branch::new(rows, choice.map(|c| (&c.mlp[..], c.scale)));
-        let (normed, statistics) = self.norm2.forward(p, &x, &branch.rows);
-        let (activated, mut hidden) = ops::linear_gelu(&normed, &self.fc1.affine(p));
-        let out = ops::linear_residual(&x, &branch.rows, branch.scale, &activated, &self.fc2.affine(p));
-        hidden.keep(activated);
-        (out, MlpSaved { branch, norm: NormSaved { x, normed, statistics }, hidden })
     }
 
     fn mlp_backward(&self, p: &ParamSet, saved: MlpSaved, mut dx: Tensor, grads: &mut ParamSet) -> Tensor {

@@ -1,6 +1,6 @@
 //! A linear layer and a LayerNorm by the places of their parameters.
 
-use tensor::ops::{self, Affine, GeluSaved, RowStatistics};
+use tensor::ops::{self, Affine, GeluSaved, Norm, RowStatistics};
 use tensor::{ParamId, ParamSet, Rows, Tensor};
 
 use crate::layout::{Init, Layout};
@@ -66,8 +66,27 @@ impl LayerNorm {
         Self { weight, bias }
     }
 
+    fn of<'a>(&self, p: &'a ParamSet, rows: &'a Rows) -> Norm<'a> {
+        Norm { rows, weight: &p[self.weight], bias: &p[self.bias], epsilon: LAYER_NORM_EPSILON }
+    }
+
     pub fn forward(&self, p: &ParamSet, x: &Tensor, rows: &Rows) -> (Tensor, RowStatistics) {
-        ops::layer_norm(x, rows, &p[self.weight], &p[self.bias], LAYER_NORM_EPSILON)
+        ops::layer_norm(x, &self.of(p, rows))
+    }
+
+    /// Of the stream after a branch that ends in a linear layer: `scale (x W^T + b)` is added to the branch's rows.
+    pub fn after_branch(
+        &self,
+        p: &ParamSet,
+        stream: &Tensor,
+        branch: &Branch,
+        (layer, x): (&Linear, &Tensor),
+        rows: &Rows,
+    ) -> NormSaved {
+        let norm = self.of(p, rows);
+        let (x, normed, statistics) =
+            ops::linear_residual_norm(stream, &branch.rows, branch.scale, x, &layer.affine(p), &norm);
+        NormSaved { x, normed, statistics }
     }
 
     /// Adds the gradient of the named rows of `x` to `dx`, and those of the parameters to theirs.
@@ -100,6 +119,22 @@ impl LayerNorm {
         reader.backward_weight(&saved.normed, dy, grads);
         let d_normed = reader.backward_input(dy, p);
         self.backward(p, &saved.x, rows, &saved.statistics, &d_normed, dx, grads);
+    }
+}
+
+/// The rows that take a residual branch, and what the branch is multiplied by.
+#[derive(Debug)]
+pub(crate) struct Branch {
+    pub rows: Rows,
+    pub scale: f64,
+}
+
+impl Branch {
+    pub fn new(rows: &Rows, choice: Option<(&[bool], f64)>) -> Self {
+        match choice {
+            Some((taken, scale)) => Self { rows: rows.keep(taken), scale },
+            None => Self { rows: rows.clone(), scale: 1.0 },
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use tensor::ops::{self, Grid, Pixels, RowStatistics, TokenLayout};
 use tensor::{Device, ParamId, ParamSet, Rows, Tensor};
 
-use crate::block::{Block, BlockSaved, ClassBlockSaved};
+use crate::block::{Block, BlockSaved, Chosen, ClassBlockSaved};
 use crate::config::{ConfigError, VitConfig};
 use crate::drop_path::DropPath;
 use crate::layers::{LayerNorm, Linear};
@@ -100,7 +100,8 @@ impl Vit {
         for block in first {
             x = block.infer(p, &x, &rows);
         }
-        let (class, _) = last.forward_class(p, x, &rows, None);
+        let last = Chosen { block: last, choice: None };
+        let (class, _) = last.forward_class(p, last.enter(p, x, &rows), &rows);
         Ok(self.norm.forward(p, &class, &Rows::one_each(rows.segments())).0)
     }
 
@@ -113,19 +114,21 @@ impl Vit {
         drop_path: Option<&DropPath>,
     ) -> Result<(Tensor, VitSaved), ConfigError> {
         let (tokens, patches) = self.cut(device, images)?;
-        let (mut x, rows) = self.embed(p, &tokens, &patches);
-        let (last, first) = self.blocks.split_last().ok_or(ConfigError::Zero { what: "the depth" })?;
+        let (x, rows) = self.embed(p, &tokens, &patches);
+        let chosen = self.chosen(drop_path);
+        let (last, first) = chosen.split_last().ok_or(ConfigError::Zero { what: "the depth" })?;
+        let mut entry = chosen[0].enter(p, x, &rows);
         let mut blocks = Vec::with_capacity(first.len());
         for (i, block) in first.iter().enumerate() {
-            let (out, saved) = block.forward(p, x, &rows, drop_path.map(|d| d.block(i)));
-            x = out;
+            let saved;
+            (entry, saved) = block.forward(p, entry, &rows, chosen[i + 1]);
             blocks.push(if self.keeps_inputs_only {
                 Kept::Input(saved.into_input())
             } else {
                 Kept::All(Box::new(saved))
             });
         }
-        let (class, last) = last.forward_class(p, x, &rows, drop_path.map(|d| d.block(first.len())));
+        let (class, last) = last.forward_class(p, entry, &rows);
         let class_rows = Rows::one_each(rows.segments());
         let (features, statistics) = self.norm.forward(p, &class, &class_rows);
         let drop_path = drop_path.filter(|_| self.keeps_inputs_only).cloned();
@@ -142,16 +145,23 @@ impl Vit {
             Some(block) => block.backward_class(p, last, d_class, grads),
             None => return,
         };
-        for (i, (block, kept)) in self.blocks.iter().zip(blocks).enumerate().rev() {
+        let chosen = self.chosen(drop_path.as_ref());
+        for (i, kept) in blocks.into_iter().enumerate().rev() {
             let saved = match kept {
                 Kept::All(saved) => *saved,
-                Kept::Input(x) => block.forward(p, x, &rows, drop_path.as_ref().map(|d| d.block(i))).1,
+                Kept::Input(x) => chosen[i].forward(p, chosen[i].enter(p, x, &rows), &rows, chosen[i + 1]).1,
             };
-            dx = block.backward(p, saved, dx, grads);
+            dx = chosen[i].block.backward(p, saved, dx, grads);
         }
         let (d_token, d_position) = grads.pair_mut(self.class_token, self.position);
         let d_patches = ops::assemble_tokens_backward(&tokens, &dx, d_token, d_position);
         self.patch.backward_weight(&patches, &d_patches, grads);
+    }
+
+    /// The blocks with the branches that are taken.
+    fn chosen<'a>(&'a self, drop_path: Option<&'a DropPath>) -> Vec<Chosen<'a>> {
+        let chosen = |(i, block)| Chosen { block, choice: drop_path.map(|d| d.block(i)) };
+        self.blocks.iter().enumerate().map(chosen).collect()
     }
 
     /// How the images become tokens, and their pixels as rows of patches.

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::gemm::{Matrix, Product};
-use super::{Cuda, REDUCTION_BLOCKS, arguments};
+use super::{Cuda, REDUCTION_BLOCKS, arguments, norm};
+use crate::ops::Norm;
 use crate::rows::Rows;
 use crate::tensor::{DType, Tensor};
 
@@ -26,6 +27,11 @@ impl Layer<'_> {
     /// The bias for a matrix product to add, which cuBLASLt takes in the type of the result only.
     fn bias(&self, cuda: &Cuda) -> Option<u64> {
         self.bias.map(|b| cuda.for_product(b) + (self.first * cuda.dtype().size()) as u64)
+    }
+
+    /// The bias for a kernel to add; null where there is none.
+    fn exact_bias(&self) -> u64 {
+        self.bias.map_or(0, |b| b.cuda_address() + (self.first * DType::F32.size()) as u64)
     }
 }
 
@@ -52,14 +58,13 @@ pub(crate) fn residual(
         cuda.product(Matrix::of(x), layer.weight(cuda).transposed(), to);
         return;
     }
-    let mut branch = x.device().empty(&[x.rows(), layer.outputs]);
-    forward(cuda, x, Layer { bias: None, ..layer }, &mut branch);
+    let branch = without_bias(cuda, x, layer);
     let dim = out.columns();
     let (kernel, width) = if dim.is_multiple_of(8) { ("add_branch_by_8", 8) } else { ("add_branch_by_1", 1) };
     let arguments = arguments![
         stream.cuda_address(),
         branch.cuda_address(),
-        layer.bias.map_or(0, |b| b.cuda_address() + (layer.first * DType::F32.size()) as u64),
+        layer.exact_bias(),
         map.compact_of(),
         out.rows() as i64,
         dim as i32,
@@ -67,6 +72,51 @@ pub(crate) fn residual(
         out.cuda_address_mut(),
     ];
     cuda.launch_flat(("residual", kernel), out.rows() * dim / width, &arguments);
+}
+
+/// The same, and the LayerNorm of some rows of the result: y with the means and reciprocal deviations of its rows.
+pub(crate) fn residual_norm(
+    cuda: &Cuda,
+    stream: &Tensor,
+    rows: &Rows,
+    scale: f64,
+    x: &Tensor,
+    layer: Layer<'_>,
+    norm: &Norm<'_>,
+    [out, y, mean, rstd]: [&mut Tensor; 4],
+) {
+    let (map, dim) = (cuda.rows(rows), out.columns());
+    let kernel = norm::after_branch(dim).filter(|_| !(map.is_whole() && scale == 1.0));
+    let Some(kernel) = kernel else {
+        residual(cuda, stream, rows, scale, x, layer, out);
+        return norm::layer_forward(cuda, out, norm, [y, mean, rstd]);
+    };
+    let branch = without_bias(cuda, x, layer);
+    let arguments = arguments![
+        stream.cuda_address(),
+        branch.cuda_address(),
+        layer.exact_bias(),
+        map.compact_of(),
+        scale as f32,
+        cuda.rows(norm.rows).compact_of(),
+        norm.weight.cuda_address(),
+        norm.bias.cuda_address(),
+        out.rows() as i64,
+        dim as i32,
+        norm.epsilon as f32,
+        out.cuda_address_mut(),
+        y.cuda_address_mut(),
+        mean.cuda_address_mut(),
+        rstd.cuda_address_mut(),
+    ];
+    cuda.launch_rows(("layer_norm", kernel), out.rows(), &arguments);
+}
+
+/// x W^T.
+fn without_bias(cuda: &Cuda, x: &Tensor, layer: Layer<'_>) -> Tensor {
+    let mut y = x.device().empty(&[x.rows(), layer.outputs]);
+    forward(cuda, x, Layer { bias: None, ..layer }, &mut y);
+    y
 }
 
 /// dx = dy W.

@@ -1,6 +1,7 @@
 //! Normalisation over rows and columns.
 
 use super::{Cuda, REDUCTION_BLOCKS, arguments};
+use crate::ops::Norm;
 use crate::rows::Rows;
 use crate::tensor::{DType, Tensor};
 
@@ -14,6 +15,16 @@ const FORWARD: [&str; 8] = [
     "layer_norm_forward_by_4_6",
     "layer_norm_forward_by_4_7",
     "layer_norm_forward_by_4_8",
+];
+const AFTER_BRANCH: [&str; 8] = [
+    "after_branch_by_4_1",
+    "after_branch_by_4_2",
+    "after_branch_by_4_3",
+    "after_branch_by_4_4",
+    "after_branch_by_4_5",
+    "after_branch_by_4_6",
+    "after_branch_by_4_7",
+    "after_branch_by_4_8",
 ];
 const BACKWARD: [&str; 8] = [
     "layer_norm_backward_by_4_1",
@@ -31,15 +42,13 @@ fn in_registers(dim: usize) -> Option<usize> {
     (dim.is_multiple_of(4) && (1..=1024).contains(&dim)).then(|| dim.div_ceil(128) - 1)
 }
 
-pub(crate) fn layer_forward(
-    cuda: &Cuda,
-    x: &Tensor,
-    rows: &Rows,
-    weight: &Tensor,
-    bias: &Tensor,
-    epsilon: f64,
-    [y, mean, rstd]: [&mut Tensor; 3],
-) {
+/// The kernel that adds a residual branch to rows of this width and normalises them.
+pub(super) fn after_branch(dim: usize) -> Option<&'static str> {
+    in_registers(dim).map(|i| AFTER_BRANCH[i])
+}
+
+pub(crate) fn layer_forward(cuda: &Cuda, x: &Tensor, norm: &Norm<'_>, [y, mean, rstd]: [&mut Tensor; 3]) {
+    let &Norm { rows, weight, bias, epsilon } = norm;
     let dim = weight.len();
     let (kernel, rows_per_warp) = in_registers(dim).map_or(("layer_norm_forward", 1), |i| (FORWARD[i], 2));
     let arguments = arguments![

@@ -6,7 +6,8 @@ use crate::tensor::DType;
 
 /// Maps between the packed and the compact matrix of some [`Rows`], and where segments begin in the compact one.
 pub(crate) struct DeviceRows {
-    offsets: CudaBuffer,
+    /// Where segments begin in the compact matrix and where it ends, then where they begin in the packed one.
+    places: CudaBuffer,
     /// Both maps; none where the two matrices are the same.
     maps: Option<(CudaBuffer, CudaBuffer)>,
     groups: Vec<Group>,
@@ -22,16 +23,17 @@ pub(crate) struct Group {
 
 impl DeviceRows {
     fn new(cuda: &Cuda, rows: &Rows) -> Self {
-        let int = |x: &usize| *x as i32;
-        let offsets = cuda.uploaded(&rows.offsets().iter().map(int).collect::<Vec<_>>());
+        let starts = (0..rows.segments()).map(|s| rows.start(s));
+        // One copy for both: a small copy costs the stream as much as a small kernel.
+        let places: Vec<i32> = rows.offsets().iter().copied().chain(starts).map(|x| x as i32).collect();
+        let places = cuda.uploaded(&places);
         let maps = (rows.count() != rows.source_rows()).then(|| {
-            let starts: Vec<i32> = (0..rows.segments()).map(|s| rows.start(s) as i32).collect();
-            let starts = cuda.uploaded(&starts);
+            let starts = places.address() + (rows.offsets().len() * size_of::<i32>()) as u64;
             let (source_of, compact_of) =
                 (cuda.allocate(rows.count(), DType::F32), cuda.allocate(rows.source_rows(), DType::F32));
             let arguments = arguments![
-                starts.address(),
-                offsets.address(),
+                starts,
+                places.address(),
                 rows.segments() as i32,
                 rows.source_rows() as i32,
                 source_of.address(),
@@ -40,12 +42,12 @@ impl DeviceRows {
             cuda.launch(("residual", "row_maps"), (rows.segments() as u32 + 1, 1, 1), (64, 1), 0, &arguments);
             (source_of, compact_of)
         });
-        Self { offsets, maps, groups: groups(rows) }
+        Self { places, maps, groups: groups(rows) }
     }
 
     /// Where each segment begins in the compact matrix.
     pub(crate) fn offsets(&self) -> u64 {
-        self.offsets.address()
+        self.places.address()
     }
 
     /// The packed row of each compact one; null for the same.

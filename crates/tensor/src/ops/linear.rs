@@ -36,7 +36,7 @@ impl<'a> Affine<'a> {
         self.outputs.start * self.inputs()..self.outputs.end * self.inputs()
     }
 
-    fn on_gpu(&self) -> gpu::Layer<'a> {
+    pub(super) fn on_gpu(&self) -> gpu::Layer<'a> {
         let (first, outputs) = (self.outputs.start, self.outputs.len());
         gpu::Layer { weight: self.weight, bias: self.bias, first, outputs }
     }
@@ -118,9 +118,7 @@ pub fn linear_gelu_only(x: &Tensor, affine: &Affine<'_>) -> Tensor {
 
 /// The residual stream after a branch: `stream`, with `scale (x W^T + b)` added to the rows that took the branch.
 pub fn linear_residual(stream: &Tensor, rows: &Rows, scale: f64, x: &Tensor, affine: &Affine<'_>) -> Tensor {
-    assert_eq!((stream.rows(), x.rows()), (rows.source_rows(), rows.count()), "rows of a residual branch");
-    assert_eq!(stream.columns(), affine.outputs.len(), "a branch is as wide as its stream");
-    let mut out = stream.device().empty(stream.shape());
+    let mut out = residual_output(stream, rows, x, affine);
     let bias = affine.bias.expect("a residual projection has a bias");
     on_device!(x, T => {
         let branch = linear(x, &Affine { bias: None, ..affine.clone() });
@@ -129,6 +127,12 @@ pub fn linear_residual(stream: &Tensor, rows: &Rows, scale: f64, x: &Tensor, aff
         crate::cpu::residual::add(cpu, T::slice(stream), rows, scale, T::slice(&branch), bias, T::slice_mut(&mut out));
     }, cuda => gpu::residual(cuda, stream, rows, scale, x, affine.on_gpu(), &mut out));
     out
+}
+
+pub(super) fn residual_output(stream: &Tensor, rows: &Rows, x: &Tensor, affine: &Affine<'_>) -> Tensor {
+    assert_eq!((stream.rows(), x.rows()), (rows.source_rows(), rows.count()), "rows of a residual branch");
+    assert_eq!(stream.columns(), affine.outputs.len(), "a branch is as wide as its stream");
+    stream.device().empty(stream.shape())
 }
 
 /// `dy W`: the gradient of the layer's input.

@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use crate::cpu::{batch_norm as cpu_batch, layer_norm as cpu_layer, normalize as cpu_l2, on_device};
 use crate::cuda::{linear as gpu_linear, norm as gpu};
+use crate::ops::linear::{Affine, linear_residual, residual_output};
 use crate::rows::Rows;
 use crate::tensor::Tensor;
 
@@ -14,17 +15,58 @@ pub struct RowStatistics {
     rstd: Tensor,
 }
 
-/// LayerNorm of the named rows; the result is compact.
-pub fn layer_norm(x: &Tensor, rows: &Rows, weight: &Tensor, bias: &Tensor, epsilon: f64) -> (Tensor, RowStatistics) {
-    assert_eq!((x.rows(), x.columns()), (rows.source_rows(), weight.len()), "input of LayerNorm");
-    let device = x.device();
-    let mut y = device.empty(&[rows.count(), weight.len()]);
-    let (mut mean, mut rstd) = (device.empty_exact(&[rows.count()]), device.empty_exact(&[rows.count()]));
+/// A LayerNorm of some rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Norm<'a> {
+    /// The rows.
+    pub rows: &'a Rows,
+    /// Multiplies each column.
+    pub weight: &'a Tensor,
+    /// Added to each column.
+    pub bias: &'a Tensor,
+    /// Added to the variance.
+    pub epsilon: f64,
+}
+
+impl Norm<'_> {
+    fn results(&self, x: &Tensor) -> (Tensor, RowStatistics) {
+        assert_eq!((x.rows(), x.columns()), (self.rows.source_rows(), self.weight.len()), "input of LayerNorm");
+        let (device, count) = (x.device(), self.rows.count());
+        let (mean, rstd) = (device.empty_exact(&[count]), device.empty_exact(&[count]));
+        (device.empty(&[count, self.weight.len()]), RowStatistics { mean, rstd })
+    }
+}
+
+/// LayerNorm; the result is compact.
+pub fn layer_norm(x: &Tensor, norm: &Norm<'_>) -> (Tensor, RowStatistics) {
+    let (mut y, mut statistics) = norm.results(x);
+    let RowStatistics { mean, rstd } = &mut statistics;
     on_device!(x, T => cpu_layer::forward(
-        x.device().as_cpu(), T::slice(x), rows, T::slice(weight), T::slice(bias), epsilon,
-        T::slice_mut(&mut y), T::slice_mut(&mut mean), T::slice_mut(&mut rstd),
-    ), cuda => gpu::layer_forward(cuda, x, rows, weight, bias, epsilon, [&mut y, &mut mean, &mut rstd]));
-    (y, RowStatistics { mean, rstd })
+        x.device().as_cpu(), T::slice(x), norm.rows, T::slice(norm.weight), T::slice(norm.bias), norm.epsilon,
+        T::slice_mut(&mut y), T::slice_mut(mean), T::slice_mut(rstd),
+    ), cuda => gpu::layer_forward(cuda, x, norm, [&mut y, mean, rstd]));
+    (y, statistics)
+}
+
+/// [`linear_residual`] and the LayerNorm of its result, for the branch that comes next: the new stream, and what
+/// [`layer_norm`] makes of it.
+pub fn linear_residual_norm(
+    stream: &Tensor,
+    rows: &Rows,
+    scale: f64,
+    x: &Tensor,
+    affine: &Affine<'_>,
+    norm: &Norm<'_>,
+) -> (Tensor, Tensor, RowStatistics) {
+    let Some(cuda) = stream.device().as_cuda() else {
+        let out = linear_residual(stream, rows, scale, x, affine);
+        let (y, statistics) = layer_norm(&out, norm);
+        return (out, y, statistics);
+    };
+    let (mut out, (mut y, mut statistics)) = (residual_output(stream, rows, x, affine), norm.results(stream));
+    let results = [&mut out, &mut y, &mut statistics.mean, &mut statistics.rstd];
+    gpu_linear::residual_norm(cuda, stream, rows, scale, x, affine.on_gpu(), norm, results);
+    (out, y, statistics)
 }
 
 /// Adds the gradient of the named rows of `x` to `dx`, and those of weight and bias to theirs.

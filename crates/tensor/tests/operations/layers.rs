@@ -1,6 +1,6 @@
 //! The layers of a transformer block and of a head.
 
-use tensor::ops::Affine;
+use tensor::ops::{Affine, Norm};
 use tensor::{Device, Rows, Tensor, ops};
 
 use crate::{Operation, Outputs, exact, normal, values};
@@ -11,6 +11,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         Operation { name: "linear of one row and one output", tolerance: 2e-6, run: thin_linear },
         Operation { name: "mlp", tolerance: 2e-6, run: mlp },
         Operation { name: "residual branch", tolerance: 1e-6, run: residual },
+        Operation { name: "residual and norm", tolerance: 2e-6, run: residual_norm },
         Operation { name: "layer norm", tolerance: 1e-6, run: layer_norm },
         Operation { name: "layer norm of other widths", tolerance: 1e-6, run: other_layer_norm },
         Operation { name: "batch norm", tolerance: 2e-6, run: batch_norm },
@@ -110,6 +111,26 @@ fn residual(d: &Device) -> Outputs {
     vec![("y", y.to_f64()), ("gathered", gathered.to_f64()), ("scattered", scattered.to_f64())]
 }
 
+/// A branch and the norm after it, with the rows of each the whole or a part of the stream.
+fn residual_norm(d: &Device) -> Outputs {
+    let last = segments().keep(&(0..segments().segments()).map(|i| i % 5 != 0).collect::<Vec<_>>());
+    let mut outputs = Vec::new();
+    for (taken, scale, normed, dim) in
+        [(kept(), 1.25, &last, 96), (kept(), 1.25, &segments(), 384), (segments(), 1.0, &last, 96)]
+    {
+        let (stream, x) = (normal(d, 1, &[1500, dim]), normal(d, 2, &[taken.count(), 64]));
+        let (w, b) = (weight(d, 3, dim, 64), exact(d, 4, &[dim]));
+        let (weight, bias) = (exact(d, 5, &[dim]), exact(d, 6, &[dim]));
+        let norm = Norm { rows: normed, weight: &weight, bias: &bias, epsilon: 1e-6 };
+        let (out, y, statistics) = ops::linear_residual_norm(&stream, &taken, scale, &x, &Affine::new(&w, &b), &norm);
+        let dy = normal(d, 7, &[normed.count(), dim]);
+        let (mut dx, mut dw, mut db) = (d.zeros(&[1500, dim]), d.zeros_exact(&[dim]), d.zeros_exact(&[dim]));
+        ops::layer_norm_backward(&out, normed, &statistics, &weight, &dy, &mut dx, &mut dw, &mut db);
+        outputs.extend([("out", out.to_f64()), ("y", y.to_f64()), ("dx", dx.to_f64()), ("dw", dw.to_f64())]);
+    }
+    outputs
+}
+
 fn layer_norm(d: &Device) -> Outputs {
     let mut outputs = Vec::new();
     for (rows, names) in
@@ -129,7 +150,7 @@ fn other_layer_norm(d: &Device) -> Outputs {
 fn layer_norm_of(d: &Device, rows: &Rows, dim: usize, names: [&'static str; 4]) -> Outputs {
     let (x, w, b) = (normal(d, 1, &[1500, dim]), exact(d, 2, &[dim]), exact(d, 3, &[dim]));
     let dy = normal(d, 4, &[rows.count(), dim]);
-    let (y, statistics) = ops::layer_norm(&x, rows, &w, &b, 1e-6);
+    let (y, statistics) = ops::layer_norm(&x, &Norm { rows, weight: &w, bias: &b, epsilon: 1e-6 });
     let (mut dx, mut dw, mut db) = (normal(d, 5, &[1500, dim]), d.zeros_exact(&[dim]), d.zeros_exact(&[dim]));
     ops::layer_norm_backward(&x, rows, &statistics, &w, &dy, &mut dx, &mut dw, &mut db);
     names.into_iter().zip([y, dx, dw, db].map(|t| t.to_f64())).collect()

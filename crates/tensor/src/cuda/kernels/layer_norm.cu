@@ -22,8 +22,33 @@ extern "C" __global__ void layer_norm_forward(const act* x, const int* source_of
     if (lane == 0) mean[row] = m, rstd[row] = s;
 }
 
-// With CHUNKS times 4 columns for each of 32 lanes: one to eight of them cover 128 to 1024 columns. A warp takes two rows
-// at a time: one alone would not keep enough of the memory busy.
+// The end of a LayerNorm: from a row in the registers of a warp and its mean to its deviation and its normalised form.
+// CHUNKS times 4 columns for each of 32 lanes: one to eight of them cover 128 to 1024 columns.
+template <int CHUNKS>
+__device__ __forceinline__ void write_normalized(const float (&v)[CHUNKS][4], float m, const float* weight,
+                                                 const float* bias, int dim, float epsilon, act* y, float* mean,
+                                                 float* rstd) {
+    int first = (threadIdx.x & 31) * 4;
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i)
+        if (first + i * 128 < dim)
+            for (int j = 0; j < 4; ++j) sum += (v[i][j] - m) * (v[i][j] - m);
+    float s = rsqrtf(warp_sum(sum) / dim + epsilon);
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i) {
+        int c = first + i * 128;
+        if (c < dim) {
+            float4 w = *reinterpret_cast<const float4*>(weight + c), b = *reinterpret_cast<const float4*>(bias + c);
+            float out[4] = {fmaf((v[i][0] - m) * s, w.x, b.x), fmaf((v[i][1] - m) * s, w.y, b.y),
+                            fmaf((v[i][2] - m) * s, w.z, b.z), fmaf((v[i][3] - m) * s, w.w, b.w)};
+            store4(y + c, out);
+        }
+    }
+    if (first == 0) *mean = m, *rstd = s;
+}
+
+// A warp takes two rows at a time: one alone would not keep enough of the memory busy.
 template <int CHUNKS>
 __device__ __forceinline__ void forward_by_4(const act* x, const int* source_of, const float* weight,
                                              const float* bias, i64 rows, int dim, float epsilon, act* y, float* mean,
@@ -49,24 +74,9 @@ __device__ __forceinline__ void forward_by_4(const act* x, const int* source_of,
                 for (int j = 0; j < 4; ++j) sum += v[i][j];
             }
         float m = warp_sum(sum) / dim;
-        sum = 0.0f;
-#pragma unroll
-        for (int i = 0; i < CHUNKS; ++i)
-            if (first + i * 128 < dim)
-                for (int j = 0; j < 4; ++j) sum += (v[i][j] - m) * (v[i][j] - m);
-        float s = rsqrtf(warp_sum(sum) / dim + epsilon);
         if (r == count) return;
-#pragma unroll
-        for (int i = 0; i < CHUNKS; ++i) {
-            int c = first + i * 128;
-            if (c < dim) {
-                float4 w = *reinterpret_cast<const float4*>(weight + c), b = *reinterpret_cast<const float4*>(bias + c);
-                float out[4] = {fmaf((v[i][0] - m) * s, w.x, b.x), fmaf((v[i][1] - m) * s, w.y, b.y),
-                                fmaf((v[i][2] - m) * s, w.z, b.z), fmaf((v[i][3] - m) * s, w.w, b.w)};
-                store4(y + (row + r) * dim + c, out);
-            }
-        }
-        if (first == 0) mean[row + r] = m, rstd[row + r] = s;
+        i64 to = row + r;
+        write_normalized<CHUNKS>(v, m, weight, bias, dim, epsilon, y + to * dim, mean + to, rstd + to);
     }
 }
 
@@ -77,6 +87,58 @@ __device__ __forceinline__ void forward_by_4(const act* x, const int* source_of,
         forward_by_4<CHUNKS>(x, source_of, weight, bias, rows, dim, epsilon, y, mean, rstd);                           \
     }
 FORWARD(1) FORWARD(2) FORWARD(3) FORWARD(4) FORWARD(5) FORWARD(6) FORWARD(7) FORWARD(8)
+
+// A residual branch and the LayerNorm after it in one pass: out = stream + scale (branch + branch_bias) in the rows that the
+// branch has, stream elsewhere, and y is the LayerNorm of those rows of out that the next branch has. branch_row_of and
+// y_row_of give for each row its place there, or -1; null is the identity. A warp takes a row.
+template <int CHUNKS>
+__device__ __forceinline__ void after_branch_by_4(const act* stream, const act* branch, const float* branch_bias,
+                                                  const int* branch_row_of, float scale, const int* y_row_of,
+                                                  const float* weight, const float* bias, i64 rows, int dim,
+                                                  float epsilon, act* out, act* y, float* mean, float* rstd) {
+    i64 row = (i64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
+    if (row >= rows) return;
+    int first = (threadIdx.x & 31) * 4;
+    i64 from = source_row(branch_row_of, row), to = source_row(y_row_of, row);
+    Four<act> x[CHUNKS], added[CHUNKS];
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i)
+        if (first + i * 128 < dim) {
+            x[i].load(stream + row * dim + first + i * 128);
+            if (from >= 0) added[i].load(branch + from * dim + first + i * 128);
+        }
+    float v[CHUNKS][4], sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i) {
+        int c = first + i * 128;
+        if (c < dim) {
+            x[i].unpack(v[i]);
+            if (from >= 0) {
+                float b[4], d[4];
+                added[i].unpack(b);
+                *reinterpret_cast<float4*>(d) = *reinterpret_cast<const float4*>(branch_bias + c);
+                for (int j = 0; j < 4; ++j) v[i][j] += scale * (b[j] + d[j]);
+            }
+            store4(out + row * dim + c, v[i]);
+            // What is normalised is what was written.
+            for (int j = 0; j < 4; ++j) v[i][j] = to_float(from_float<act>(v[i][j])), sum += v[i][j];
+        }
+    }
+    if (to < 0) return;
+    float m = warp_sum(sum) / dim;
+    write_normalized<CHUNKS>(v, m, weight, bias, dim, epsilon, y + to * dim, mean + to, rstd + to);
+}
+
+#define AFTER_BRANCH(CHUNKS)                                                                                           \
+    extern "C" __global__ void after_branch_by_4_##CHUNKS(                                                             \
+        const act* stream, const act* branch, const float* branch_bias, const int* branch_row_of, float scale,         \
+        const int* y_row_of, const float* weight, const float* bias, i64 rows, int dim, float epsilon, act* out,       \
+        act* y, float* mean, float* rstd) {                                                                            \
+        after_branch_by_4<CHUNKS>(stream, branch, branch_bias, branch_row_of, scale, y_row_of, weight, bias, rows,     \
+                                  dim, epsilon, out, y, mean, rstd);                                                   \
+    }
+AFTER_BRANCH(1) AFTER_BRANCH(2) AFTER_BRANCH(3) AFTER_BRANCH(4) AFTER_BRANCH(5) AFTER_BRANCH(6) AFTER_BRANCH(7)
+AFTER_BRANCH(8)
 
 // The derivative adds to the named rows of dx and leaves partial sums [blocks, 2, dim] of the gradients of weight and
 // bias.

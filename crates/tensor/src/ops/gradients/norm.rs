@@ -2,6 +2,7 @@
 
 use super::Gradient::{Added, Returned};
 use super::{check, device, held, normal};
+use crate::ops::Norm;
 use crate::{Rows, ops};
 
 #[test]
@@ -17,9 +18,10 @@ fn layer_norm_differentiates_by_the_rows_it_reads_and_by_its_parameters() {
     ] {
         check(
             vec![normal(&d, 1, &[6, 5]), normal(&d, 2, &[5]), normal(&d, 3, &[5])],
-            |t| ops::layer_norm(&t[0], &rows, &t[1], &t[2], epsilon).0,
+            |t| ops::layer_norm(&t[0], &Norm { rows: &rows, weight: &t[1], bias: &t[2], epsilon }).0,
             |t, dy| {
-                let (_, statistics) = ops::layer_norm(&t[0], &rows, &t[1], &t[2], epsilon);
+                let norm = Norm { rows: &rows, weight: &t[1], bias: &t[2], epsilon };
+                let (_, statistics) = ops::layer_norm(&t[0], &norm);
                 let (mut dx, mut dw, mut db) = (held(&t[0]), held(&t[1]), held(&t[2]));
                 ops::layer_norm_backward(&t[0], &rows, &statistics, &t[1], dy, &mut dx, &mut dw, &mut db);
                 vec![Added(dx), Added(dw), Added(db)]
