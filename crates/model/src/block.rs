@@ -32,12 +32,12 @@ pub(crate) struct Entry {
 
 /// A block and the branches of it that are taken.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chosen<'a> {
+pub(crate) struct BlockOfStep<'a> {
     pub block: &'a Block,
     pub choice: Option<&'a BlockChoice>,
 }
 
-impl Chosen<'_> {
+impl BlockOfStep<'_> {
     fn attention_branch(&self, rows: &Rows) -> Branch {
         Branch::new(rows, self.choice.map(|c| (&c.attention[..], c.scale)))
     }
@@ -54,19 +54,32 @@ impl Chosen<'_> {
     }
 
     /// All tokens, up to the entry of the next block.
-    pub fn forward(&self, p: &ParamSet, entry: Entry, rows: &Rows, next: Chosen<'_>) -> (Entry, BlockSaved) {
+    pub fn forward(&self, p: &ParamSet, entry: Entry, rows: &Rows, next: BlockOfStep<'_>) -> (Entry, BlockSaved) {
+        let (activated, mut saved) = self.up_to_activations(p, entry, rows);
+        let (branch, mlp) = (next.attention_branch(rows), &mut saved.mlp);
+        let last = (&self.block.fc2, &activated);
+        let norm = next.block.norm1.after_branch(p, &mlp.norm.x, &mlp.branch, last, &branch.rows);
+        mlp.hidden.keep(activated);
+        (Entry { branch, norm }, saved)
+    }
+
+    /// What the forward pass kept, from the block's input.
+    pub fn recompute(&self, p: &ParamSet, x: Tensor, rows: &Rows) -> BlockSaved {
+        let (activated, mut saved) = self.up_to_activations(p, self.enter(p, x, rows), rows);
+        saved.mlp.hidden.keep(activated);
+        saved
+    }
+
+    /// All but the last layer, whose input is returned.
+    fn up_to_activations(&self, p: &ParamSet, entry: Entry, rows: &Rows) -> (Tensor, BlockSaved) {
         let (block, Entry { branch, norm }) = (self.block, entry);
         let qkv = ops::linear(&norm.normed, &block.qkv.affine(p));
         let attended = ops::attention(&qkv, &branch.rows, block.heads);
         let mlp_branch = self.mlp_branch(rows);
         let middle = block.norm2.after_branch(p, &norm.x, &branch, (&block.proj, &attended.out), &mlp_branch.rows);
+        let (activated, hidden) = ops::linear_gelu(&middle.normed, &block.fc1.affine(p));
         let attention = AttentionSaved { branch, norm, qkv, attended };
-        let (activated, mut hidden) = ops::linear_gelu(&middle.normed, &block.fc1.affine(p));
-        let branch = next.attention_branch(rows);
-        let norm = next.block.norm1.after_branch(p, &middle.x, &mlp_branch, (&block.fc2, &activated), &branch.rows);
-        hidden.keep(activated);
-        let mlp = MlpSaved { branch: mlp_branch, norm: middle, hidden };
-        (Entry { branch, norm }, BlockSaved { attention, mlp })
+        (activated, BlockSaved { attention, mlp: MlpSaved { branch: mlp_branch, norm: middle, hidden } })
     }
 
     /// The class tokens alone, as a compact matrix with one row a segment.

@@ -39,6 +39,16 @@ impl DropPath {
         Self { blocks }
     }
 
+    /// Every branch taken, and multiplied as if some were not: the most work and memory that a step at this rate takes.
+    pub fn all_taken(rate: f64, depth: usize, segments: usize) -> Self {
+        let mut all = Self::draw(rate, depth, []);
+        for block in &mut all.blocks {
+            block.attention = vec![true; segments];
+            block.mlp = vec![true; segments];
+        }
+        all
+    }
+
     /// The choices of some of the segments, by their numbers.
     pub fn segments(&self, take: impl Fn(usize) -> bool) -> Self {
         let some = |flags: &[bool]| flags.iter().enumerate().filter(|&(i, _)| take(i)).map(|(_, &f)| f).collect();

@@ -3,7 +3,7 @@
 use tensor::ops::{self, Grid, Pixels, RowStatistics, TokenLayout};
 use tensor::{Device, ParamId, ParamSet, Rows, Tensor};
 
-use crate::block::{Block, BlockSaved, Chosen, ClassBlockSaved};
+use crate::block::{Block, BlockOfStep, BlockSaved, ClassBlockSaved};
 use crate::config::{ConfigError, VitConfig};
 use crate::drop_path::DropPath;
 use crate::layers::{LayerNorm, Linear};
@@ -100,7 +100,7 @@ impl Vit {
         for block in first {
             x = block.infer(p, &x, &rows);
         }
-        let last = Chosen { block: last, choice: None };
+        let last = BlockOfStep { block: last, choice: None };
         let (class, _) = last.forward_class(p, last.enter(p, x, &rows), &rows);
         Ok(self.norm.forward(p, &class, &Rows::one_each(rows.segments())).0)
     }
@@ -115,13 +115,13 @@ impl Vit {
     ) -> Result<(Tensor, VitSaved), ConfigError> {
         let (tokens, patches) = self.cut(device, images)?;
         let (x, rows) = self.embed(p, &tokens, &patches);
-        let chosen = self.chosen(drop_path);
-        let (last, first) = chosen.split_last().ok_or(ConfigError::Zero { what: "the depth" })?;
-        let mut entry = chosen[0].enter(p, x, &rows);
+        let of_step = self.of_step(drop_path);
+        let (last, first) = of_step.split_last().ok_or(ConfigError::Zero { what: "the depth" })?;
+        let mut entry = of_step[0].enter(p, x, &rows);
         let mut blocks = Vec::with_capacity(first.len());
         for (i, block) in first.iter().enumerate() {
             let saved;
-            (entry, saved) = block.forward(p, entry, &rows, chosen[i + 1]);
+            (entry, saved) = block.forward(p, entry, &rows, of_step[i + 1]);
             blocks.push(if self.keeps_inputs_only {
                 Kept::Input(saved.into_input())
             } else {
@@ -145,13 +145,13 @@ impl Vit {
             Some(block) => block.backward_class(p, last, d_class, grads),
             None => return,
         };
-        let chosen = self.chosen(drop_path.as_ref());
+        let of_step = self.of_step(drop_path.as_ref());
         for (i, kept) in blocks.into_iter().enumerate().rev() {
             let saved = match kept {
                 Kept::All(saved) => *saved,
-                Kept::Input(x) => chosen[i].forward(p, chosen[i].enter(p, x, &rows), &rows, chosen[i + 1]).1,
+                Kept::Input(x) => of_step[i].recompute(p, x, &rows),
             };
-            dx = chosen[i].block.backward(p, saved, dx, grads);
+            dx = of_step[i].block.backward(p, saved, dx, grads);
         }
         let (d_token, d_position) = grads.pair_mut(self.class_token, self.position);
         let d_patches = ops::assemble_tokens_backward(&tokens, &dx, d_token, d_position);
@@ -159,9 +159,9 @@ impl Vit {
     }
 
     /// The blocks with the branches that are taken.
-    fn chosen<'a>(&'a self, drop_path: Option<&'a DropPath>) -> Vec<Chosen<'a>> {
-        let chosen = |(i, block)| Chosen { block, choice: drop_path.map(|d| d.block(i)) };
-        self.blocks.iter().enumerate().map(chosen).collect()
+    fn of_step<'a>(&'a self, drop_path: Option<&'a DropPath>) -> Vec<BlockOfStep<'a>> {
+        let of_step = |(i, block)| BlockOfStep { block, choice: drop_path.map(|d| d.block(i)) };
+        self.blocks.iter().enumerate().map(of_step).collect()
     }
 
     /// How the images become tokens, and their pixels as rows of patches.

@@ -1,5 +1,6 @@
 //! How much of a GPU's memory a run needs, known and taken before its first step.
 
+use model::DropPath;
 use tensor::Device;
 use tensor::ops::{PixelData, Pixels};
 
@@ -49,12 +50,14 @@ impl MemoryPlan {
     }
 }
 
-/// Takes the steps of a run in thought, and the memory they need in fact. None for a CPU.
+/// Takes the steps of a run in thought, and the memory they need in fact. None for a CPU. `drop_path` is the rate of the
+/// last block.
 pub fn plan_and_reserve(
     device: &Device,
     options: &LearnerOptions,
     views: &[ViewShape],
     batch: usize,
+    drop_path: f64,
 ) -> Result<Option<MemoryPlan>, LearnError> {
     let planned = device.plan(|planner| {
         let mut learner = Learner::blank(planner, options.clone())?;
@@ -80,9 +83,11 @@ pub fn plan_and_reserve(
             teacher_temperature: 1.0,
             last_layer_frozen: false,
         };
+        let segments = views.iter().map(|v| v.count).sum();
+        let drop_path = DropPath::all_taken(drop_path, options.vit.depth, segments);
         // Twice: the copies of weights for matrix products are made in the first step.
         for _ in 0..2 {
-            learner.step(&pixels, batch, None, &values)?;
+            learner.step(&pixels, batch, Some(&drop_path), &values)?;
         }
         Ok::<usize, LearnError>(state)
     });

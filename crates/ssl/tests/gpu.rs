@@ -1,34 +1,35 @@
 //! Whole networks on a GPU beside the same in double precision on the CPU. Runs where `DINO_VMF_TEST_GPU` is set
 //! (`tools/gpu-test`), and is skipped elsewhere.
 
+mod gpu_device;
+
+use gpu_device::gpu;
 use model::{Arch, DropPath, HeadConfig, VitConfig};
 use random::{Key, Purpose};
 use ssl::learner::{Learner, LearnerOptions};
 use ssl::loss::LossOptions;
+use ssl::memory::{ViewShape, plan_and_reserve};
 use ssl::optimizer::OptimizerOptions;
 use ssl::recipe::{Centering, Prototypes};
 use ssl::schedule::StepValues;
 use tensor::ops::{AdamW, PixelData, Pixels};
-use tensor::{CpuOptions, CudaOptions, CudaPrecision, Device, Precision};
+use tensor::{CpuOptions, CudaPrecision, Device, Precision};
 
 /// Images of a step beside the CPU. With half as many, batch norm over the views of so few images made so much of the
 /// rounding that the norm of a gradient was off by chance.
 const BATCH: usize = 12;
 const LOCALS: usize = 3;
-
-fn gpu(precision: CudaPrecision) -> Option<Device> {
-    if std::env::var_os("DINO_VMF_TEST_GPU").is_none() {
-        eprintln!("skipped: DINO_VMF_TEST_GPU is not set");
-        return None;
-    }
-    Some(Device::cuda(CudaOptions { index: 0, precision }).unwrap())
-}
+const DROP_PATH: f64 = 0.1;
 
 fn cpu() -> Device {
     Device::cpu(CpuOptions { threads: None, precision: Precision::F64 }).unwrap()
 }
 
 fn learner(device: &Device, prototypes: Prototypes, centering: Centering, batch_norm: bool) -> Learner {
+    Learner::new(device, options(prototypes, centering, batch_norm)).unwrap()
+}
+
+fn options(prototypes: Prototypes, centering: Centering, batch_norm: bool) -> LearnerOptions {
     let vit = VitConfig::new(Arch::Tiny, 16, (64, 64), 3).unwrap();
     let head = HeadConfig { inputs: vit.dim, hidden: 128, bottleneck: 64, prototypes: 300, layers: 3, batch_norm };
     let loss =
@@ -39,18 +40,14 @@ fn learner(device: &Device, prototypes: Prototypes, centering: Centering, batch_
         train_magnitude: prototypes != Prototypes::L2,
         decay_magnitude: true,
     };
-    Learner::new(
-        device,
-        LearnerOptions { vit, head, loss, optimizer, seed: 5, accumulate: 1, checkpoint_activations: false },
-    )
-    .unwrap()
+    LearnerOptions { vit, head, loss, optimizer, seed: 5, accumulate: 1, checkpoint_activations: false }
 }
 
-/// Images of random boxes, so that there is something to learn.
-fn images(seed: u64, count: usize, side: usize) -> Vec<u8> {
-    let mut pixels = vec![0; count * side * side * 3];
+/// Some views of a batch of images of random boxes, so that there is something to learn.
+fn images(seed: u64, batch: usize, views: usize, side: usize) -> Vec<u8> {
+    let mut pixels = vec![0; views * batch * side * side * 3];
     for (i, image) in pixels.chunks_mut(side * side * 3).enumerate() {
-        let mut stream = Key::new(seed, Purpose::Bench).sample((i % BATCH) as u64).stream();
+        let mut stream = Key::new(seed, Purpose::Bench).sample((i % batch) as u64).stream();
         let mut draw = |below: usize| (stream.uniform() * below as f64) as usize;
         for _ in 0..6 {
             let (x, y, w, h) = (draw(side), draw(side), 4 + draw(side / 2), 4 + draw(side / 2));
@@ -62,23 +59,27 @@ fn images(seed: u64, count: usize, side: usize) -> Vec<u8> {
             }
         }
         // Views of one image are alike, not the same.
-        image.iter_mut().for_each(|p| *p = p.wrapping_add((i / BATCH) as u8));
+        image.iter_mut().for_each(|p| *p = p.wrapping_add((i / batch) as u8));
     }
     pixels
 }
 
 /// The views of a step: globals, then locals.
-fn views_of(step: usize) -> [Vec<u8>; 2] {
-    [images(step as u64, 2 * BATCH, 64), images(step as u64, LOCALS * BATCH, 32)]
+fn views_of(step: usize, batch: usize) -> [Vec<u8>; 2] {
+    [images(step as u64, batch, 2, 64), images(step as u64, batch, LOCALS, 32)]
 }
 
 /// The losses and gradient norms of some steps.
 fn train(learner: &mut Learner, steps: usize, lr: f64) -> Vec<(f64, f64)> {
+    train_by(learner, steps, lr, BATCH)
+}
+
+fn train_by(learner: &mut Learner, steps: usize, lr: f64, batch: usize) -> Vec<(f64, f64)> {
     (0..steps)
         .map(|step| {
-            let [globals, locals] = views_of(step);
+            let [globals, locals] = views_of(step, batch);
             let data = |pixels| PixelData::Bytes { pixels, mean: &[0.5; 3], deviation: &[0.25; 3] };
-            one_step(learner, step, lr, [data(&globals), data(&locals)])
+            one_step(learner, step, lr, batch, [data(&globals), data(&locals)])
         })
         .collect()
 }
@@ -86,23 +87,29 @@ fn train(learner: &mut Learner, steps: usize, lr: f64) -> Vec<(f64, f64)> {
 /// The same with images that are sent while the step before computes.
 fn train_on_images_sent_ahead(learner: &mut Learner, steps: usize, lr: f64) -> Vec<(f64, f64)> {
     let device = learner.device().clone();
-    let send = |step: usize| views_of(step).map(|bytes| device.upload_pixels(&bytes).unwrap());
+    let send = |step: usize| views_of(step, BATCH).map(|bytes| device.upload_pixels(&bytes).unwrap());
     let mut next = send(0);
     (0..steps)
         .map(|step| {
             let sent = std::mem::replace(&mut next, send(step + 1));
             let data = |pixels| PixelData::Uploaded { pixels, first: 0, mean: &[0.5; 3], deviation: &[0.25; 3] };
-            one_step(learner, step, lr, [data(&sent[0]), data(&sent[1])])
+            one_step(learner, step, lr, BATCH, [data(&sent[0]), data(&sent[1])])
         })
         .collect()
 }
 
-fn one_step(learner: &mut Learner, step: usize, lr: f64, [globals, locals]: [PixelData<'_>; 2]) -> (f64, f64) {
+fn one_step(
+    learner: &mut Learner,
+    step: usize,
+    lr: f64,
+    batch: usize,
+    [globals, locals]: [PixelData<'_>; 2],
+) -> (f64, f64) {
     let group = |count, side, data| Pixels { count, height: side, width: side, channels: 3, data };
-    let views = [group(2 * BATCH, 64, globals), group(LOCALS * BATCH, 32, locals)];
-    let segments = (2 + LOCALS) * BATCH;
+    let views = [group(2 * batch, 64, globals), group(LOCALS * batch, 32, locals)];
+    let segments = (2 + LOCALS) * batch;
     let keys = (0..segments).map(|s| Key::new(0, Purpose::DropPath).epoch(step as u64).sample(s as u64));
-    let drop_path = DropPath::draw(0.1, learner.vit().config().depth, keys);
+    let drop_path = DropPath::draw(DROP_PATH, learner.vit().config().depth, keys);
     let values = StepValues {
         epoch: 1,
         lr,
@@ -111,7 +118,7 @@ fn one_step(learner: &mut Learner, step: usize, lr: f64, [globals, locals]: [Pix
         teacher_temperature: 0.04,
         last_layer_frozen: false,
     };
-    let report = learner.step(&views, BATCH, Some(&drop_path), &values).unwrap();
+    let report = learner.step(&views, batch, Some(&drop_path), &values).unwrap();
     (report.loss.loss, report.gradient.norm)
 }
 
@@ -208,4 +215,23 @@ fn a_gpu_trains_to_the_same_bits_twice() {
     let first = train(&mut new(), 10, 5e-4);
     assert_eq!(train(&mut new(), 10, 5e-4), first);
     assert_eq!(train_on_images_sent_ahead(&mut new(), 10, 5e-4), first);
+}
+
+/// As a program trains: the memory of a step is planned and its products are timed, on a handle of its own.
+fn planned_run(checkpoint_activations: bool) -> Option<Vec<(f64, f64)>> {
+    // Large enough for products that are worth timing, and of no round number of rows.
+    const MANY: usize = 61;
+    let device = gpu(CudaPrecision::Bf16)?;
+    let options = options(Prototypes::Vmf, Centering::Probability, false);
+    let options = LearnerOptions { checkpoint_activations, ..options };
+    let shape = |views: usize, side| ViewShape { count: views * MANY, height: side, width: side, channels: 3 };
+    plan_and_reserve(&device, &options, &[shape(2, 64), shape(LOCALS, 32)], MANY, DROP_PATH).unwrap();
+    Some(train_by(&mut Learner::new(&device, options).unwrap(), 10, 5e-4, MANY))
+}
+
+#[test]
+fn a_gpu_gives_the_same_bits_whatever_products_were_chosen_and_activations_kept() {
+    let Some(first) = planned_run(false) else { return };
+    assert_eq!(planned_run(false).unwrap(), first);
+    assert_eq!(planned_run(true).unwrap(), first);
 }

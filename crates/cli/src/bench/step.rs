@@ -63,6 +63,9 @@ pub struct StepFigures {
 
 /// Steps before the clock starts.
 const WARM_UP_STEPS: usize = 2;
+
+/// The rate of the last block: DINO's.
+const DROP_PATH: f64 = 0.1;
 /// Side of the matrices whose product says what the machine can do.
 const GEMM_SIDE: usize = 1024;
 /// The same for a GPU, which smaller ones do not fill.
@@ -202,7 +205,7 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnErro
     };
     let shapes = [shape(2, GLOBAL), shape(bench.local_crops, LOCAL)];
     let shapes = &shapes[..if bench.local_crops > 0 { 2 } else { 1 }];
-    plan_and_reserve(device, &options, shapes, bench.batch_size)?;
+    plan_and_reserve(device, &options, shapes, bench.batch_size, DROP_PATH)?;
     let mut learner = Learner::new(device, options)?;
     let values = StepValues {
         epoch: 1,
@@ -232,7 +235,7 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnErro
     let mut loss = f64::NAN;
     let mut one_step = |i: usize| {
         let keys = (0..segments).map(|s| Key::new(0, Purpose::DropPath).epoch(i as u64).sample(s as u64));
-        let drop_path = DropPath::draw(0.1, depth, keys);
+        let drop_path = DropPath::draw(DROP_PATH, depth, keys);
         learner.step(&views, bench.batch_size, Some(&drop_path), &values)
     };
     for i in 0..WARM_UP_STEPS {

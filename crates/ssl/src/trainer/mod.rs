@@ -155,7 +155,9 @@ impl Trainer {
         observer: &mut dyn Observer,
     ) -> Result<Self, TrainError> {
         let options = learner_options(&recipe).map_err(LearnError::from)?;
-        if let Some(plan) = plan_and_reserve(device, &options, &view_shapes(&recipe), recipe.batch_size())? {
+        if let Some(plan) =
+            plan_and_reserve(device, &options, &view_shapes(&recipe), recipe.batch_size(), recipe.drop_path())?
+        {
             observer.say(&plan.in_words());
         }
         let mut learner = Learner::new(device, options)?;

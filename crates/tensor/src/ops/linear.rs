@@ -132,6 +132,7 @@ pub fn linear_residual(stream: &Tensor, rows: &Rows, scale: f64, x: &Tensor, aff
 pub(super) fn residual_output(stream: &Tensor, rows: &Rows, x: &Tensor, affine: &Affine<'_>) -> Tensor {
     assert_eq!((stream.rows(), x.rows()), (rows.source_rows(), rows.count()), "rows of a residual branch");
     assert_eq!(stream.columns(), affine.outputs.len(), "a branch is as wide as its stream");
+    assert!(affine.bias.is_some(), "a residual projection has a bias");
     stream.device().empty(stream.shape())
 }
 

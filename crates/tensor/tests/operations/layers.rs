@@ -114,10 +114,18 @@ fn residual(d: &Device) -> Outputs {
 /// A branch and the norm after it, with the rows of each the whole or a part of the stream.
 fn residual_norm(d: &Device) -> Outputs {
     let last = segments().keep(&(0..segments().segments()).map(|i| i % 5 != 0).collect::<Vec<_>>());
+    let nothing = segments().keep(&[false; 31]);
     let mut outputs = Vec::new();
-    for (taken, scale, normed, dim) in
-        [(kept(), 1.25, &last, 96), (kept(), 1.25, &segments(), 384), (segments(), 1.0, &last, 96)]
-    {
+    for (taken, scale, normed, dim) in [
+        (kept(), 1.25, &last, 96),
+        (kept(), 1.25, &segments(), 384),
+        (segments(), 1.0, &last, 96),
+        (segments(), 1.25, &last, 768),
+        (nothing, 1.25, &last, 96),
+        // Widths that no kernel for both takes.
+        (kept(), 1.25, &last, 30),
+        (kept(), 1.25, &last, 1028),
+    ] {
         let (stream, x) = (normal(d, 1, &[1500, dim]), normal(d, 2, &[taken.count(), 64]));
         let (w, b) = (weight(d, 3, dim, 64), exact(d, 4, &[dim]));
         let (weight, bias) = (exact(d, 5, &[dim]), exact(d, 6, &[dim]));

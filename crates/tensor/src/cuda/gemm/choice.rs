@@ -1,9 +1,9 @@
 //! Which of cuBLASLt's algorithms a product takes.
 //!
 //! cuBLASLt's favourite for a shape, unless another one gives the very same bits in less time. Timings never agree twice,
-//! so they have a say in the speed of a run and none in its numbers: two runs do not differ, whatever was chosen. The
-//! products of a training step are known from its plan and timed before the first step, on noise; somewhat smaller ones
-//! take the same choice, everything else the favourite.
+//! so they may have a say in the speed of a run and none in its numbers. The products of a training step are known from
+//! its plan and timed before the first step, on noise; those of somewhat fewer rows take the same choice, everything else
+//! takes the favourite.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -23,8 +23,25 @@ const OFFERS: usize = 12;
 /// Timed runs of each, after one that is not timed.
 const RUNS: u32 = 4;
 
-/// An extent above this is a number of rows and not the width of a layer.
-const MANY: u64 = 4096;
+/// Products with fewer multiplications are not timed: there is little to win.
+const LEAST_WORK: u64 = 1 << 28;
+
+/// Nor are those with fewer elements in their result, in single precision and rounded: a comparison of so few bits may not
+/// tell one order of summation from another.
+const LEAST_RESULT: (u64, u64) = (1 << 12, 1 << 19);
+
+/// What a product takes, and what gives the same bits in its place should it refuse.
+#[derive(Clone, Copy)]
+pub(super) struct Choice {
+    pub fastest: Algorithm,
+    pub favourite: Algorithm,
+}
+
+impl Choice {
+    fn only(favourite: Algorithm) -> Self {
+        Self { fastest: favourite, favourite }
+    }
+}
 
 /// What is known about products so far.
 #[derive(Default)]
@@ -34,9 +51,9 @@ pub(super) struct Choices {
 
 #[derive(Default)]
 struct State {
-    chosen: HashMap<Key, Algorithm>,
-    /// Those of a plan, in the order in which it met them.
+    /// Those of plans, in the order in which they were met.
     planned: Vec<Key>,
+    chosen: HashMap<Key, Choice>,
 }
 
 impl Choices {
@@ -52,60 +69,100 @@ impl Choices {
         }
     }
 
-    /// The algorithm for a product.
-    pub(super) fn algorithm(&self, blas: &Blas, key: &Key) -> Result<Algorithm, result::CublasError> {
+    /// The algorithms for a product.
+    pub(super) fn of(&self, blas: &Blas, key: &Key) -> Result<Choice, result::CublasError> {
         let (mut state, class) = (self.lock(), key.class());
-        if let Some(&known) = state.chosen.get(&class) {
+        if let Some(&known) = state.chosen.get(key).or_else(|| state.chosen.get(&class)) {
             return Ok(known);
         }
-        // Drop path makes matrices a little smaller than those of the plan.
-        let like = state.planned.iter().filter(|p| p.covers(&class)).min_by_key(|p| (p.n, p.k));
-        let algorithm = match like.and_then(|p| state.chosen.get(p)) {
+        // Drop path leaves matrices with fewer rows than those of the plan.
+        let like = state.planned.iter().filter(|planned| planned.covers(&class)).min_by_key(|planned| planned.rows());
+        let choice = match like.and_then(|planned| state.chosen.get(planned)) {
             Some(&known) => known,
-            None => favourite(blas, &class)?,
+            None => Choice::only(favourite(blas, &class)?),
         };
-        state.chosen.insert(class, algorithm);
-        Ok(algorithm)
+        state.chosen.insert(class, choice);
+        Ok(choice)
+    }
+
+    /// Remembers for this very shape that what its class takes was refused.
+    pub(super) fn replace(&self, key: &Key, favourite: Algorithm) {
+        self.lock().chosen.insert(*key, Choice::only(favourite));
     }
 }
 
 impl Key {
-    /// Extents rounded up by a sixteenth at most, so that batches of about the same size share a choice. The widths of
-    /// layers stay what they are: they have few binary digits.
+    /// The extent that is a number of rows: a left factor that is transposed is summed over them.
+    fn rows(&self) -> u64 {
+        if self.transposed.1 { self.k } else { self.n }
+    }
+
+    fn with_rows(&self, rows: u64) -> Self {
+        if self.transposed.1 { Self { k: rows, ..*self } } else { Self { n: rows, ..*self } }
+    }
+
+    /// With rows rounded up by a sixteenth at most, so that batches of about the same size share a choice.
     fn class(&self) -> Self {
-        let rounded = |x: u64| x.next_multiple_of(1 << x.max(1).ilog2().saturating_sub(4));
-        Self { n: rounded(self.n), k: rounded(self.k), ..*self }
+        let rows = self.rows();
+        self.with_rows(rows.next_multiple_of(1 << rows.max(1).ilog2().saturating_sub(4)))
     }
 
-    /// Whether a smaller product may take what was chosen for this one.
-    fn covers(&self, smaller: &Self) -> bool {
-        let near = |large: u64, small: u64| small <= large && large <= 2 * small;
-        Self { n: self.n, k: self.k, ..*smaller } == *self && near(self.n, smaller.n) && near(self.k, smaller.k)
+    /// Whether a product of fewer rows may take what was chosen for this one.
+    fn covers(&self, other: &Self) -> bool {
+        let (ours, theirs) = (self.rows(), other.rows());
+        other.with_rows(ours) == *self && theirs <= ours && ours <= 2 * theirs
     }
 
-    /// The same product of an eighth fewer rows.
-    fn with_fewer_rows(&self) -> Self {
-        let fewer = |x: u64| if x > MANY { x * 7 / 8 } else { x };
-        Self { n: fewer(self.n), k: fewer(self.k), ..*self }
+    /// Shapes whose bits are compared: this one, and two of those that it covers, whose rows no tile divides.
+    fn samples(&self) -> [Self; 3] {
+        let rows = self.rows();
+        [*self, self.with_rows(rows - (rows / 8 + 13).min(rows / 2)), self.with_rows((rows / 2 + 7).min(rows))]
     }
 
     fn result_bytes(&self, operand: u64) -> u64 {
         self.m * self.n * if self.exact_result { 4 } else { operand }
     }
+
+    fn is_worth_timing(&self) -> bool {
+        let (result, (exact, rounded)) = (self.m * self.n, LEAST_RESULT);
+        result * self.k >= LEAST_WORK && result >= if self.exact_result { exact } else { rounded }
+    }
 }
 
 /// The first that cuBLASLt's own heuristic names.
 pub(super) fn favourite(blas: &Blas, key: &Key) -> Result<Algorithm, result::CublasError> {
-    offered(blas, key, 1)?.first().copied().ok_or(result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED))
+    let unsupported = result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
+    offered(blas, key, 1)?.first().copied().ok_or(unsupported)
 }
 
 /// Algorithms for a shape, cuBLASLt's favourite first.
 fn offered(blas: &Blas, key: &Key, most: usize) -> Result<Vec<Algorithm>, result::CublasError> {
-    use sys::cublasLtMatmulPreferenceAttributes_t as P;
     let d = Descriptors::new(blas, key, None)?;
     let preference = result::create_matmul_pref()?;
+    let [a, b, c] = d.layouts;
+    // SAFETY: plain numbers and arrays of numbers, for which zero is a value.
+    let mut offers: Vec<sys::cublasLtMatmulHeuristicResult_t> = vec![unsafe { std::mem::zeroed() }; most];
+    let mut count = 0;
+    let found = prefer(preference, key).and_then(|()| {
+        let (to, most) = (offers.as_mut_ptr(), most as i32);
+        // SAFETY: all descriptors are alive; there is room for as many results as are asked for.
+        unsafe {
+            let handle = blas.handle;
+            sys::cublasLtMatmulAlgoGetHeuristic(handle, d.product, a, b, c, c, preference, most, to, &raw mut count)
+        }
+        .result()
+    });
+    // SAFETY: not used after this.
+    let _ = unsafe { result::destroy_matmul_pref(preference) };
+    found?;
+    offers.truncate(count.max(0) as usize);
+    Ok(offers.into_iter().filter(|o| o.state.result().is_ok()).map(|o| o.algo).collect())
+}
+
+fn prefer(preference: sys::cublasLtMatmulPreference_t, key: &Key) -> Result<(), result::CublasError> {
+    use sys::cublasLtMatmulPreferenceAttributes_t as P;
     let set = |attribute, value: *const c_void, size| {
-        // SAFETY: the preference was just made; the value has the size that is named.
+        // SAFETY: the preference is alive; the value has the size that is named.
         unsafe { result::set_matmul_pref_attribute(preference, attribute, value, size) }
     };
     let workspace = WORKSPACE;
@@ -118,21 +175,7 @@ fn offered(blas: &Blas, key: &Key, most: usize) -> Result<Vec<Algorithm>, result
     ] {
         set(attribute, (&raw const key.alignment).cast(), size_of_val(&key.alignment))?;
     }
-    let [a, b, c] = d.layouts;
-    // SAFETY: plain numbers and arrays of numbers, for which zero is a value.
-    let mut offers: Vec<sys::cublasLtMatmulHeuristicResult_t> = vec![unsafe { std::mem::zeroed() }; most];
-    let mut count = 0;
-    // SAFETY: all descriptors are alive; there is room for as many results as are asked for.
-    let found = unsafe {
-        let (to, most) = (offers.as_mut_ptr(), most as i32);
-        let handle = blas.handle;
-        sys::cublasLtMatmulAlgoGetHeuristic(handle, d.product, a, b, c, c, preference, most, to, &raw mut count)
-    };
-    // SAFETY: not used after this.
-    let _ = unsafe { result::destroy_matmul_pref(preference) };
-    found.result()?;
-    offers.truncate(count.max(0) as usize);
-    Ok(offers.into_iter().filter(|o| o.state.result().is_ok()).map(|o| o.algo).collect())
+    Ok(())
 }
 
 /// Memory of the driver's for as long as products are timed.
@@ -152,8 +195,27 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         for &address in &self.0 {
-            // SAFETY: allocated above; all work on it was waited for.
+            // SAFETY: allocated above; the driver waits for work on it.
             let _ = unsafe { driver::result::free_sync(address) };
+        }
+    }
+}
+
+/// A start and an end on a stream.
+struct Watch([driver::sys::CUevent; 2]);
+
+impl Watch {
+    fn new() -> Option<Self> {
+        let event = || driver::result::event::create(driver::sys::CUevent_flags::CU_EVENT_DEFAULT).ok();
+        Some(Self([event()?, event()?]))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        for event in self.0 {
+            // SAFETY: made above and not used after this.
+            let _ = unsafe { driver::result::event::destroy(event) };
         }
     }
 }
@@ -165,8 +227,7 @@ struct Bench {
     expected: u64,
     /// A word that is not zero after a comparison that found a difference.
     differs: u64,
-    start: driver::sys::CUevent,
-    end: driver::sys::CUevent,
+    watch: Watch,
 }
 
 impl Cuda {
@@ -177,19 +238,30 @@ impl Cuda {
             return;
         }
         self.bind();
-        let choices = &self.gpu.blas.choices;
-        let open: Vec<Key> = {
-            let state = choices.lock();
-            state.planned.iter().filter(|key| !state.chosen.contains_key(key)).copied().collect()
-        };
+        let (blas, choices) = (&self.gpu.blas, &self.gpu.blas.choices);
+        let mut open: Vec<(Key, Algorithm)> = Vec::new();
+        {
+            let mut state = choices.lock();
+            for key in state.planned.clone() {
+                if let Ok(favourite) = favourite(blas, &key)
+                    && !state.chosen.contains_key(&key)
+                {
+                    // Before any timing: what products of fewer rows take must not depend on whether that succeeds.
+                    state.chosen.insert(key, Choice::only(favourite));
+                    open.push((key, favourite));
+                }
+            }
+        }
+        open.retain(|(key, _)| key.is_worth_timing());
         let size = self.dtype().size() as u64;
-        let largest = |bytes: &dyn Fn(&Key) -> u64| open.iter().map(bytes).max().unwrap_or(0);
+        let largest = |bytes: &dyn Fn(&Key) -> u64| open.iter().map(|(key, _)| bytes(key)).max().unwrap_or(0);
         let sizes = [
             largest(&|key| key.m * key.k * size),
             largest(&|key| key.k * key.n * size),
             largest(&|key| key.m * size),
             largest(&|key| key.result_bytes(size)),
         ];
+        let Some(watch) = Watch::new() else { return };
         let Some(scratch) = Scratch::new(&[sizes[0], sizes[1], sizes[2], sizes[3], sizes[3], sizes[3], 4]) else {
             return;
         };
@@ -198,53 +270,41 @@ impl Cuda {
             let count = bytes / size;
             self.launch_flat(("elementwise", "noise"), count as usize, &arguments![address, count as i64]);
         }
-        let event = || driver::result::event::create(driver::sys::CUevent_flags::CU_EVENT_DEFAULT);
-        let (Ok(start), Ok(end)) = (event(), event()) else { return };
         let operands = Operands { first, second, added_to, result, bias: Some(bias), factor: 1.0 };
-        let bench = Bench { operands, expected, differs, start, end };
-        for key in open {
-            if let Ok(algorithm) = self.fastest(&key, &bench) {
-                choices.lock().chosen.insert(key, algorithm);
+        let bench = Bench { operands, expected, differs, watch };
+        for (key, favourite) in open {
+            if let Some(fastest) = self.fastest(&key, &favourite, &bench) {
+                choices.lock().chosen.insert(key, Choice { fastest, favourite });
             }
-        }
-        // Work on the scratch memory ends before it goes.
-        let _ = self.finish();
-        for event in [start, end] {
-            // SAFETY: made above and not used after this.
-            let _ = unsafe { driver::result::event::destroy(event) };
         }
     }
 
-    fn fastest(&self, key: &Key, bench: &Bench) -> Result<Algorithm, result::CublasError> {
-        let offers = offered(&self.gpu.blas, key, OFFERS)?;
-        let unsupported = result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
-        let (&favourite, others) = offers.split_first().ok_or(unsupported)?;
-        let mut best = (self.time(&favourite, key, bench)?, favourite);
-        for &other in others {
+    fn fastest(&self, key: &Key, favourite: &Algorithm, bench: &Bench) -> Option<Algorithm> {
+        let mut best = (self.time(favourite, key, bench).ok()?, *favourite);
+        for other in offered(&self.gpu.blas, key, OFFERS).ok()? {
             let Ok(time) = self.time(&other, key, bench) else { continue };
-            // Only what is faster is looked at closely, also at another number of rows.
-            let same = || [*key, key.with_fewer_rows()].iter().all(|key| self.agree(&favourite, &other, key, bench));
-            if time < best.0 && same() {
+            // Only what is faster is looked at closely.
+            if time < best.0 && key.samples().iter().all(|key| self.agree(favourite, &other, key, bench)) {
                 best = (time, other);
             }
         }
-        Ok(best.1)
+        Some(best.1)
     }
 
-    /// Milliseconds of a run.
+    /// Milliseconds of some runs.
     fn time(&self, algorithm: &Algorithm, key: &Key, bench: &Bench) -> Result<f32, result::CublasError> {
         let failed = |_| result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_EXECUTION_FAILED);
         self.multiply_by(algorithm, key, &bench.operands)?;
-        let stream = self.gpu.stream;
-        // SAFETY: our stream and events that live until after the last use.
+        let (stream, [start, end]) = (self.gpu.stream, bench.watch.0);
+        // SAFETY: our stream, and events that live until after the last use.
         unsafe {
-            driver::result::event::record(bench.start, stream).map_err(failed)?;
+            driver::result::event::record(start, stream).map_err(failed)?;
             for _ in 0..RUNS {
                 self.multiply_by(algorithm, key, &bench.operands)?;
             }
-            driver::result::event::record(bench.end, stream).map_err(failed)?;
+            driver::result::event::record(end, stream).map_err(failed)?;
             driver::result::stream::synchronize(stream).map_err(failed)?;
-            driver::result::event::elapsed(bench.start, bench.end).map_err(failed)
+            driver::result::event::elapsed(start, end).map_err(failed)
         }
     }
 
@@ -256,7 +316,7 @@ impl Cuda {
         let done = self.multiply_by(one, key, &first).is_ok() && self.multiply_by(other, key, &bench.operands).is_ok();
         let compared = arguments![bench.expected, bench.operands.result, words as i64, bench.differs];
         self.launch_flat(("elementwise", "compare_bits"), words as usize, &compared);
-        done && self.download::<u32>(bench.differs, 1) == [0]
+        done && self.download::<u32>(bench.differs, 1) == [0] && self.is_well()
     }
 }
 
@@ -264,24 +324,45 @@ impl Cuda {
 mod tests {
     use super::*;
 
-    fn key(m: u64, n: u64, k: u64) -> Key {
+    /// Some rows of a layer of 384 inputs and 1536 outputs, forward, and the gradient of its weight.
+    fn forward(rows: u64) -> Key {
+        let (m, n, k) = (1536, rows, 384);
         Key { m, n, k, transposed: (true, false), exact_result: false, adds: false, bias: false, alignment: 16 }
     }
 
-    #[test]
-    fn widths_of_layers_are_classes_of_their_own_and_numbers_of_rows_are_not() {
-        for width in [192, 384, 576, 768, 1024, 1152, 1536, 2048, 2304, 3072, 3456, 4096, 65536] {
-            assert_eq!(key(64, width, width).class(), key(64, width, width));
-        }
-        assert_eq!(key(384, 88_320, 1536).class(), key(384, 87_381, 1536).class());
+    fn gradient(rows: u64) -> Key {
+        Key { m: 384, n: 1536, k: rows, transposed: (false, true), exact_result: true, adds: true, ..forward(rows) }
     }
 
     #[test]
-    fn a_plan_covers_somewhat_smaller_products_of_the_same_kind() {
-        let planned = key(384, 90_112, 1536);
-        assert!(planned.covers(&key(384, 81_920, 1536)) && planned.covers(&key(384, 45_056, 1536)));
-        assert!(!planned.covers(&key(384, 40_960, 1536)) && !planned.covers(&key(384, 94_208, 1536)));
-        assert!(!planned.covers(&key(768, 81_920, 1536)));
-        assert!(!planned.covers(&Key { adds: true, ..key(384, 81_920, 1536) }));
+    fn only_rows_are_rounded_and_by_little() {
+        for rows in [1, 7, 64, 1280, 50_432, 87_381, 88_320] {
+            for key in [forward(rows), gradient(rows)] {
+                let class = key.class();
+                assert_eq!(class.with_rows(rows), key);
+                assert!((rows..=rows + rows / 16).contains(&class.rows()), "{rows} became {}", class.rows());
+                assert_eq!(class.class(), class);
+            }
+        }
+        assert_eq!(forward(88_320).class(), forward(87_381).class());
+    }
+
+    #[test]
+    fn a_plan_covers_products_of_the_same_kind_with_fewer_rows() {
+        for kind in [forward, gradient] {
+            let planned = kind(90_112);
+            assert!(planned.covers(&kind(90_112)) && planned.covers(&kind(81_920)) && planned.covers(&kind(45_056)));
+            assert!(!planned.covers(&kind(40_960)) && !planned.covers(&kind(94_208)));
+            assert!(!planned.covers(&Key { m: 768, ..kind(81_920) }));
+            assert!(!planned.covers(&Key { bias: true, ..kind(81_920) }));
+        }
+        assert!(!forward(90_112).covers(&gradient(81_920)));
+    }
+
+    #[test]
+    fn bits_are_compared_where_they_will_be_used() {
+        let planned = forward(90_112);
+        assert!(planned.samples().iter().all(|sample| planned.covers(sample)));
+        assert!(planned.samples()[1..].iter().all(|sample| sample.rows() % 2 == 1));
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use cudarc::cublaslt::{result, sys};
 
-use self::choice::{Algorithm, Choices};
+use self::choice::{Algorithm, Choice, Choices};
 use super::memory::{Arena, Piece};
 use super::{Cuda, DeviceError};
 use crate::device::CudaPrecision;
@@ -197,7 +197,7 @@ impl Cuda {
         };
         let size = self.dtype().size() as u64;
         let strides = [a.columns, b.columns, columns].map(|c| c as u64 * size);
-        let addresses = [a.address, b.address, to.address, operands.added_to];
+        let addresses = [a.address, b.address, to.address, operands.added_to, to.bias.unwrap_or(0)];
         let shared = addresses.iter().chain(&strides).fold(16, |bits, x| bits | x);
         let key = Key {
             m: columns as u64,
@@ -220,12 +220,19 @@ impl Cuda {
         }
     }
 
-    /// With the algorithm chosen for such shapes, or where that one refuses, with cuBLASLt's favourite for this one.
+    /// With the algorithm chosen for such shapes; where that one refuses, with the one whose bits it gives, and where that
+    /// one refuses too, with cuBLASLt's favourite for this very shape.
     fn multiply(&self, key: &Key, operands: &Operands) -> Result<(), result::CublasError> {
         let blas = &self.gpu.blas;
-        let chosen = blas.choices.algorithm(blas, key)?;
-        self.multiply_by(&chosen, key, operands)
-            .or_else(|_| self.multiply_by(&choice::favourite(blas, key)?, key, operands))
+        let Choice { fastest, favourite } = blas.choices.of(blas, key)?;
+        self.multiply_by(&fastest, key, operands).or_else(|_| self.multiply_by(&favourite, key, operands)).or_else(
+            |_| {
+                let favourite = choice::favourite(blas, key)?;
+                self.multiply_by(&favourite, key, operands)?;
+                blas.choices.replace(key, favourite);
+                Ok(())
+            },
+        )
     }
 
     fn multiply_by(&self, algorithm: &Algorithm, key: &Key, operands: &Operands) -> Result<(), result::CublasError> {

@@ -89,6 +89,9 @@ __device__ __forceinline__ void store8(float* p, const float* x) {
     reinterpret_cast<float4*>(p)[1] = make_float4(x[4], x[5], x[6], x[7]);
 }
 
+// Where a map sends a row; a null map is the identity.
+__device__ __forceinline__ i64 mapped(const int* map, i64 row) { return map ? map[row] : row; }
+
 // Sums over a warp, and over a block of up to 1024 threads; every thread gets the result. The order of additions depends
 // on nothing but the shape of the block, so that a run can be repeated bit by bit.
 __device__ __forceinline__ float warp_sum(float x) {

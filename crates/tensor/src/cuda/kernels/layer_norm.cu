@@ -4,14 +4,12 @@
 // Two forms of each: four columns a lane where the width is a multiple of four and at most 1024, which keeps the row in
 // registers, and one column at a time for any other width.
 
-__device__ __forceinline__ i64 source_row(const int* source_of, i64 row) { return source_of ? source_of[row] : row; }
-
 extern "C" __global__ void layer_norm_forward(const act* x, const int* source_of, const float* weight, const float* bias,
                                               i64 rows, int dim, float epsilon, act* y, float* mean, float* rstd) {
     i64 row = (i64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
     if (row >= rows) return;
     int lane = threadIdx.x & 31;
-    x += source_row(source_of, row) * dim, y += row * dim;
+    x += mapped(source_of, row) * dim, y += row * dim;
     float sum = 0.0f;
     for (int c = lane; c < dim; c += 32) sum += to_float(x[c]);
     float m = warp_sum(sum) / dim;
@@ -59,7 +57,7 @@ __device__ __forceinline__ void forward_by_4(const act* x, const int* source_of,
     Four<act> in[2][CHUNKS];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const act* from = x + source_row(source_of, row + (r < count ? r : 0)) * dim + first;
+        const act* from = x + mapped(source_of, row + (r < count ? r : 0)) * dim + first;
 #pragma unroll
         for (int i = 0; i < CHUNKS; ++i)
             if (first + i * 128 < dim) in[r][i].load(from + i * 128);
@@ -99,7 +97,7 @@ __device__ __forceinline__ void after_branch_by_4(const act* stream, const act* 
     i64 row = (i64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
     if (row >= rows) return;
     int first = (threadIdx.x & 31) * 4;
-    i64 from = source_row(branch_row_of, row), to = source_row(y_row_of, row);
+    i64 from = mapped(branch_row_of, row), to = mapped(y_row_of, row);
     Four<act> x[CHUNKS], added[CHUNKS];
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i)
@@ -152,7 +150,7 @@ extern "C" __global__ void layer_norm_backward(const act* x, const int* source_o
     __syncthreads();
     // A block's rows one after another, so that the sums of its columns are added in one order.
     for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
-        i64 at = source_row(source_of, row) * dim;
+        i64 at = mapped(source_of, row) * dim;
         float m = mean[row], s = rstd[row], g_sum = 0.0f, gh_sum = 0.0f;
         __shared__ float scratch[32];
         for (int c = threadIdx.x; c < dim; c += blockDim.x) {
@@ -180,7 +178,7 @@ __device__ __forceinline__ void backward_by_4(const act* x, const int* source_of
     extern __shared__ float sums[];
     int warp = threadIdx.x >> 5, first = (threadIdx.x & 31) * 4;
     float d_weight[CHUNKS][4] = {}, d_bias[CHUNKS][4] = {};
-    i64 row = (i64)blockIdx.x * 8 + warp, step = (i64)gridDim.x * 8, next = row < rows ? source_row(source_of, row) : 0;
+    i64 row = (i64)blockIdx.x * 8 + warp, step = (i64)gridDim.x * 8, next = row < rows ? mapped(source_of, row) : 0;
     for (; row < rows; row += step) {
         i64 at = next * dim + first;
         Four<act> xs[CHUNKS], ds[CHUNKS], olds[CHUNKS];
@@ -191,7 +189,7 @@ __device__ __forceinline__ void backward_by_4(const act* x, const int* source_of
                 olds[i].load(dx + at + i * 128);
             }
         float m = mean[row], s = rstd[row], g_sum = 0.0f, gh_sum = 0.0f;
-        if (row + step < rows) next = source_row(source_of, row + step);
+        if (row + step < rows) next = mapped(source_of, row + step);
 #pragma unroll
         for (int i = 0; i < CHUNKS; ++i)
             if (first + i * 128 < dim) {

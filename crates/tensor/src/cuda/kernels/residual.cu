@@ -3,8 +3,6 @@
 //
 // Columns are taken eight at a time where the width allows (`by_8`), else one at a time.
 
-__device__ __forceinline__ i64 mapped(const int* map, i64 row) { return map ? map[row] : row; }
-
 // Where a residual branch has rows: out = stream + scale (branch + bias) there, stream elsewhere.
 template <int WIDTH>
 __device__ void add_branch(const act* stream, const act* branch, const float* bias, const int* compact_of, i64 rows,

@@ -3,6 +3,13 @@
 
 #define LOWEST (-__int_as_float(0x7f800000))
 
+// ln of the sum over the threads of a block of sum * exp(most).
+__device__ float log_of_sum(float most, float sum, float* scratch) {
+    float top = block_max(most, scratch);
+    // A thread without columns has the sum zero and the maximum minus infinity.
+    return top + logf(block_sum(most == LOWEST ? sum : sum * __expf(most - top), scratch));
+}
+
 // ln sum_k exp(scale raw_k + shift_k), for every thread of the block. Each thread keeps a running maximum and sum.
 __device__ float log_sum_exp(const float* raw, float scale, const float* shift, int columns, float* scratch) {
     float most = LOWEST, sum = 0.0f;
@@ -16,10 +23,7 @@ __device__ float log_sum_exp(const float* raw, float scale, const float* shift, 
             sum += __expf(l - most);
         }
     }
-    float top = block_max(most, scratch);
-    // A thread without columns has the sum zero and the maximum minus infinity.
-    sum = block_sum(most == LOWEST ? sum : sum * __expf(most - top), scratch);
-    return top + logf(sum);
+    return log_of_sum(most, sum, scratch);
 }
 
 extern "C" __global__ void row_log_sum_exp(const float* raw, float scale, const float* shift, int columns, float* lse) {
@@ -102,10 +106,7 @@ __device__ __forceinline__ void
         // Also where a logit is NaN: it must reach the sum.
         for (int j = 0; j < WIDTH; ++j) sum += __expf(l[j] - most);
     }
-    float top = block_max(most, scratch);
-    // A thread without columns has the sum zero and the maximum minus infinity.
-    sum = block_sum(most == LOWEST ? sum : sum * __expf(most - top), scratch);
-    float lse = top + logf(sum), loss = 0.0f;
+    float lse = log_of_sum(most, sum, scratch), loss = 0.0f;
 
     int first = targets_of[2 * blockIdx.x], second = targets_of[2 * blockIdx.x + 1];
     const float* q1 = targets + (i64)first * columns;
