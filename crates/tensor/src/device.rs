@@ -233,6 +233,15 @@ impl Device {
         self.as_cuda().map(|cuda| cuda.upload_pixels(pixels))
     }
 
+    /// Makes a GPU fail under a kernel, as one does that is lost: for tests. Nothing can be computed on it by this process
+    /// any more. Nothing happens to a CPU.
+    #[doc(hidden)]
+    pub fn lose(&self) {
+        if let Some(cuda) = self.as_cuda() {
+            cuda.launch(("elementwise", "fail"), (1, 1, 1), (1, 1), 0, &[]);
+        }
+    }
+
     /// Runs a body and says where the GPU's time went in it; nothing for a CPU.
     pub fn profile<R>(&self, body: impl FnOnce() -> R) -> (R, Vec<KernelTime>) {
         match &*self.inner {

@@ -70,3 +70,6 @@ extern "C" __global__ void compare_bits(const u32* a, const u32* b, i64 count, u
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count && a[i] != b[i]) *differs = 1;
 }
+
+// Fails, and takes the program's use of this GPU with it: for tests of what happens when one is lost.
+extern "C" __global__ void fail() { asm volatile("trap;"); }
