@@ -21,6 +21,12 @@ pub struct BenchStepArgs {
     /// Local views of an image
     #[arg(long, value_name = "L", default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=256))]
     pub local_crops: u32,
+    /// Side of a global view in pixels
+    #[arg(long, value_name = "S", default_value_t = 224, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub global_size: u32,
+    /// Side of a local view in pixels
+    #[arg(long, value_name = "S", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub local_size: u32,
     /// Number of prototypes
     #[arg(long, value_name = "K", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(2..=1 << 24))]
     pub out_dim: u32,
@@ -48,6 +54,7 @@ pub struct BenchStepArgs {
 pub const STEP_EXAMPLES: &str = "\
 Examples:
   dino-vmf bench step --arch vit_small --batch-size 8 --local-crops 8 --out-dim 65536
+  dino-vmf bench step --patch-size 4 --batch-size 256 --global-size 32 --local-size 16 --local-crops 4
   dino-vmf bench step --steps 10 --threads 2 --json
 
 mfu is the share of the device's matrix-product rate that a step reaches, counting the operations that published figures
@@ -65,6 +72,12 @@ pub struct BenchDataArgs {
     /// Local views of an image
     #[arg(long, value_name = "L", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=256))]
     pub local_crops: u32,
+    /// Side of a global view in pixels
+    #[arg(long, value_name = "S", default_value_t = 224, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub global_size: u32,
+    /// Side of a local view in pixels
+    #[arg(long, value_name = "S", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub local_size: u32,
     /// Threads that load [default: all cores]
     #[arg(long, value_name = "W", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
@@ -88,6 +101,7 @@ pub const DATA_EXAMPLES: &str = "\
 Examples:
   dino-vmf bench data --data photos
   dino-vmf bench data --data photos --batch-size 32 --local-crops 10 --workers 4 --seconds 60 --json
+  dino-vmf bench data --data cifar10 --global-size 32 --local-size 16 --local-crops 4
 
-The views are DINO's: two of 224 pixels and local ones of 96. The loader runs as in training, with nothing that takes
-its batches but the clock. After that every operation is timed by itself, on one thread and on a sample of the images.";
+The views are DINO's: two global ones and the local ones. The loader runs as in training, with nothing that takes its
+batches but the clock. After that every operation is timed by itself, on one thread and on a sample of the images.";

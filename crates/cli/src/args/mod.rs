@@ -67,7 +67,7 @@ pub enum EvalCommand {
 /// The benchmarks.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Time training steps on random pixels: two global views of 224 pixels and local ones of 96
+    /// Time training steps on random pixels
     #[command(args_override_self = true, after_help = bench::STEP_EXAMPLES)]
     Step(BenchStepArgs),
     /// Time the data loader: how many images a second it reads, decodes and turns into views, and where the time goes

@@ -38,10 +38,16 @@ struct Loaded {
 pub fn run(args: &BenchDataArgs) -> Result<(), CliError> {
     let source = images::open(&args.data, Split::Train)?;
     let defaults = LoaderConfig::default();
+    let square = |side: u32| (side as usize, side as usize);
     let config = LoaderConfig {
         batch_size: args.batch_size as usize,
         workers: args.workers.map_or(defaults.workers, usize::from),
-        views: MultiCrop { local_crops: args.local_crops as usize, ..MultiCrop::dino() },
+        views: MultiCrop {
+            global_size: square(args.global_size),
+            local_size: square(args.local_size),
+            local_crops: args.local_crops as usize,
+            ..MultiCrop::dino()
+        },
         decoding: args.decoding,
         ..defaults
     };
@@ -113,6 +119,7 @@ fn object(source: &dyn Source, config: &LoaderConfig, loaded: &Loaded, cost: &Co
         "images_per_second": loaded.images_per_second(),
         "views_per_second": loaded.images_per_second() * config.views.count() as f64,
         "workers": config.workers, "batch_size": config.batch_size, "local_crops": config.views.local_crops,
+        "global_size": config.views.global_size.0, "local_size": config.views.local_size.0,
         "decoding": config.decoding.name(),
         "seconds": loaded.seconds, "images": loaded.images, "bad": loaded.bad,
         "source": source.describe(), "source_images": source.len(),
@@ -128,12 +135,14 @@ fn table(source: &dyn Source, config: &LoaderConfig, loaded: &Loaded, cost: &Cos
     let milliseconds = |microseconds: f64| format!("{:.2} ms", microseconds / 1e3);
     let processor = loaded.processor_microseconds();
     let mut text = format!(
-        "{}; batch {}, 2 + {} views, {}\n  {:.1} images/s, {:.0} views/s ({} in {:.1} s, {} unreadable)\n  \
+        "{}; batch {}, 2 views of {} pixels + {} of {}, {}\n  {:.1} images/s, {:.0} views/s ({} in {:.1} s, {} unreadable)\n  \
          a worker takes {} for an image{}\n  {} resident at the start, {} at the end, {} at most\n\
          operations, each by itself on one thread, for an image with all its views (mean of {}):\n",
         source.describe(),
         config.batch_size,
+        config.views.global_size.0,
         config.views.local_crops,
+        config.views.local_size.0,
         output::count(config.workers, "worker"),
         loaded.images_per_second(),
         loaded.images_per_second() * config.views.count() as f64,

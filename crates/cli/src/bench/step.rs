@@ -30,6 +30,10 @@ pub struct StepBench {
     pub patch_size: usize,
     /// Images of a step.
     pub batch_size: usize,
+    /// Side of a global crop, of which each image has two.
+    pub global_size: usize,
+    /// Side of a local crop.
+    pub local_size: usize,
     /// Local crops of each image.
     pub local_crops: usize,
     /// K.
@@ -80,6 +84,8 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
         arch: args.arch,
         patch_size: args.patch_size as usize,
         batch_size: args.batch_size as usize,
+        global_size: args.global_size as usize,
+        local_size: args.local_size as usize,
         local_crops: args.local_crops as usize,
         out_dim: args.out_dim as usize,
         steps: args.steps as usize,
@@ -98,6 +104,7 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
             "gflop_per_step": figures.gflop_per_step, "gemm_gflops": gemm_gflops, "loss": figures.loss,
             "device": device.describe(), "threads": device.threads(), "arch": bench.arch.name(),
             "patch_size": bench.patch_size, "batch_size": bench.batch_size, "local_crops": bench.local_crops,
+            "global_size": bench.global_size, "local_size": bench.local_size,
             "out_dim": bench.out_dim, "steps": bench.steps, "shares": shares.iter().cloned().collect::<Map<_, _>>(),
         });
         return output::result(&object.to_string());
@@ -112,12 +119,14 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
         }
     }
     output::result(&format!(
-        "{}/{}, batch {}, 2 + {} crops, K {}, on {}\n  {:.2} images/s, {:.0} ms a step ({} of {})\n  \
+        "{}/{}, batch {}, 2 crops of {} pixels + {} of {}, K {}, on {}\n  {:.2} images/s, {:.0} ms a step ({} of {})\n  \
          {:.0} GFLOP/s, {:.0} % of {:.0} GFLOP/s ({})\n  {} peak memory{detail}",
         bench.arch,
         bench.patch_size,
         bench.batch_size,
+        bench.global_size,
         bench.local_crops,
+        bench.local_size,
         bench.out_dim,
         device.describe(),
         figures.images_per_second,
@@ -168,12 +177,10 @@ pub fn gemm_gflops(device: &Device) -> f64 {
     flop / best / 1e9
 }
 
-const GLOBAL: usize = 224;
-const LOCAL: usize = 96;
-
 /// Runs the steps.
 pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnError> {
-    let vit = VitConfig::new(bench.arch, bench.patch_size, (GLOBAL, GLOBAL), 3)?;
+    let (global, local) = (bench.global_size, bench.local_size);
+    let vit = VitConfig::new(bench.arch, bench.patch_size, (global, global), 3)?;
     let head = HeadConfig {
         inputs: vit.dim,
         hidden: 2048,
@@ -203,7 +210,7 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnErro
         let count = views * bench.batch_size;
         ViewShape { count, height: side, width: side, channels: 3 }
     };
-    let shapes = [shape(2, GLOBAL), shape(bench.local_crops, LOCAL)];
+    let shapes = [shape(2, global), shape(bench.local_crops, local)];
     let shapes = &shapes[..if bench.local_crops > 0 { 2 } else { 1 }];
     plan_and_reserve(device, &options, shapes, bench.batch_size, DROP_PATH)?;
     let mut learner = Learner::new(device, options)?;
@@ -215,8 +222,8 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnErro
         teacher_temperature: 0.04,
         last_layer_frozen: false,
     };
-    let globals = noise(0, 2 * bench.batch_size * GLOBAL * GLOBAL * 3);
-    let locals = noise(1, bench.local_crops * bench.batch_size * LOCAL * LOCAL * 3);
+    let globals = noise(0, 2 * bench.batch_size * global * global * 3);
+    let locals = noise(1, bench.local_crops * bench.batch_size * local * local * 3);
     let sent = [device.upload_pixels(&globals), device.upload_pixels(&locals)];
     let (mean, deviation) = (&IMAGENET_MEAN[..], &IMAGENET_STD[..]);
     let group = |count, side, pixels, sent| {
@@ -226,9 +233,9 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnErro
         };
         Pixels { count, height: side, width: side, channels: 3, data }
     };
-    let mut views = vec![group(2 * bench.batch_size, GLOBAL, &globals[..], sent[0].as_ref())];
+    let mut views = vec![group(2 * bench.batch_size, global, &globals[..], sent[0].as_ref())];
     if bench.local_crops > 0 {
-        views.push(group(bench.local_crops * bench.batch_size, LOCAL, &locals[..], sent[1].as_ref()));
+        views.push(group(bench.local_crops * bench.batch_size, local, &locals[..], sent[1].as_ref()));
     }
     let segments = (2 + bench.local_crops) * bench.batch_size;
     let mut times = Vec::with_capacity(bench.steps);
@@ -268,8 +275,8 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnErro
 
 /// Student three times its forward pass, teacher once, with nothing left out: the count that other programs publish.
 fn step_flops(vit: &VitConfig, head: &HeadConfig, bench: &StepBench) -> f64 {
-    let globals = 2.0 * vit.forward_flops((GLOBAL, GLOBAL));
-    let locals = bench.local_crops as f64 * vit.forward_flops((LOCAL, LOCAL));
+    let globals = 2.0 * vit.forward_flops((bench.global_size, bench.global_size));
+    let locals = bench.local_crops as f64 * vit.forward_flops((bench.local_size, bench.local_size));
     let (hidden, p) = (head.hidden as f64, head.bottleneck as f64);
     let row = 2.0 * (head.inputs as f64 * hidden + hidden * hidden + hidden * p + p * head.prototypes as f64);
     let student = globals + locals + (2 + bench.local_crops) as f64 * row;
