@@ -95,6 +95,12 @@ impl Subset {
         let indices = sample(source.len(), most);
         Self { source, indices }
     }
+
+    /// How many there are, and of how many where not all, for people.
+    pub fn share(&self, what: &str) -> String {
+        let all = output::count(self.source.len(), what);
+        if self.len() == self.source.len() { all } else { format!("{} of {all}", output::thousands(self.len() as u64)) }
+    }
 }
 
 impl Source for Subset {

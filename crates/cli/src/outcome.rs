@@ -122,8 +122,13 @@ mod tests {
 
     #[test]
     fn a_result_survives_its_file_and_counts_only_for_its_own_steps() {
-        let knn =
-            KnnTable { k: 10, judged: "5 held-out images".into(), raw_pixels: 1.5, untrained: 2.5, trained: 60.25 };
+        let knn = KnnTable {
+            k: 10,
+            judged: "5 held-out images by 9 training images".into(),
+            raw_pixels: 1.5,
+            untrained: 2.5,
+            trained: 60.25,
+        };
         let verdict = Some("the teacher is uniform".to_owned());
         for result in [
             RunResult { steps: 12, loss: Some(0.5), verdict: None, knn: Some(knn) },

@@ -11,13 +11,8 @@ use ssl::trainer::vit_config;
 use tensor::{Device, ParamSet};
 
 use crate::images::{self, Subset};
-use crate::output::count;
 use crate::view::View;
 
-/// Most images that vote.
-const NEIGHBORS: usize = 5000;
-/// Most held-out images that are classified.
-const QUERIES: usize = 1000;
 /// Raw pixels are compared at no more than this side: at full size they would not fit into memory.
 const RAW_SIDE: usize = 64;
 
@@ -51,20 +46,20 @@ impl Probe {
             false => Err(format!("{}: the held-out images have no labels", test.describe())),
         });
         let (queries, reason) = match held_out {
-            Ok(test) => (Some(Subset::sample(test, QUERIES)), None),
+            Ok(test) => (Some(Subset::sample(test, recipe.knn_queries())), None),
             Err(reason) => (None, Some(reason)),
         };
-        let voters = Subset::sample(train, NEIGHBORS);
+        let voters = Subset::sample(train, recipe.knn_voters());
         let read = ReadOptions { channels: recipe.channels(), ..read };
         let (k, temperature) = (recipe.knn_k(), recipe.knn_temperature());
         Some((Self { voters, queries, view: View::of(recipe), k, temperature, read }, reason))
     }
 
-    /// What is classified, for people: `1,000 held-out images`.
+    /// What is classified by what, for people: `1,000 of 10,000 held-out images by 4,000 training images`.
     pub fn judged(&self) -> String {
         match &self.queries {
-            Some(queries) => count(queries.len(), "held-out image"),
-            None => format!("{}, each by all others", count(self.voters.len(), "training image")),
+            Some(queries) => format!("{} by {}", queries.share("held-out image"), self.voters.share("training image")),
+            None => format!("{}, each by all others", self.voters.share("training image")),
         }
     }
 
@@ -132,9 +127,17 @@ mod tests {
     use tensor::ParamId;
 
     fn recipe(spec: &str) -> (Arc<dyn Source>, Recipe) {
+        recipe_with(spec, "")
+    }
+
+    fn recipe_with(spec: &str, more: &str) -> (Arc<dyn Source>, Recipe) {
         let train = images::open(spec, data::Split::Train).unwrap();
-        let text = "arch = \"vit_nano\"\npatch_size = 8\nhead_hidden = 16\nhead_bottleneck = 16\nout_dim = 8\nseed = 5";
-        let recipe = RawRecipe::from_toml(text, "test").unwrap().resolve(&images::facts(&*train, 3).unwrap()).unwrap();
+        let text =
+            "arch = \"vit_nano\"\npatch_size = 8\nhead_hidden = 16\nhead_bottleneck = 16\nout_dim = 8\nseed = 5\n";
+        let recipe = RawRecipe::from_toml(&(text.to_owned() + more), "test")
+            .unwrap()
+            .resolve(&images::facts(&*train, 3).unwrap())
+            .unwrap();
         (train, recipe)
     }
 
@@ -166,6 +169,14 @@ mod tests {
         assert!(matches!(probe.raw_pixels(&device, &|| false), Err(EvalError::Stopped)));
 
         let (probe, reason) = Probe::new(train.clone(), Ok(train), &recipe, options).unwrap();
-        assert_eq!((probe.judged().as_str(), reason), ("24 held-out images", None));
+        assert_eq!((probe.judged().as_str(), reason), ("24 held-out images by 24 training images", None));
+    }
+
+    #[test]
+    fn a_recipe_says_how_many_images_vote_and_are_classified() {
+        let (train, recipe) = recipe_with("synthetic:train=24,size=16", "knn_voters = 10\nknn_queries = 7\nknn_k = 12");
+        let (probe, _) = Probe::new(train.clone(), Ok(train), &recipe, ReadOptions::default()).unwrap();
+        assert_eq!(probe.judged(), "7 of 24 held-out images by 10 of 24 training images");
+        assert_eq!(probe.k(), 10);
     }
 }

@@ -45,7 +45,12 @@ fn assert_same_result(run: &Path) {
 #[test]
 fn a_run_leaves_its_folder_its_log_its_weights_and_a_table() {
     let (finished, run) = (&REFERENCE.2, reference());
-    for line in ["top-1 kNN (k=20) on 12 held-out images:", "raw pixels", "untrained network", "trained network"] {
+    for line in [
+        "top-1 kNN (k=20) on 12 held-out images by 24 training images:",
+        "raw pixels",
+        "untrained network",
+        "trained network",
+    ] {
         assert!(finished.out.contains(line), "{}", finished.out);
     }
     assert!(finished.out.contains("backbone.safetensors") && finished.out.contains("dino-vmf eval knn --weights"));

@@ -157,6 +157,8 @@ impl RawRecipe {
                 }
             }),
             knn_k: self.knn_k.or_usual(20, (images < 20).then(|| (images, format!("only {images} images")))),
+            knn_voters: self.knn_voters.or_default(5000),
+            knn_queries: self.knn_queries.or_default(1000),
             knn_temperature: self.knn_temperature.or_default(0.07),
             checkpoint_minutes: self.checkpoint_minutes.or_default(10.0),
             keep_checkpoints: self.keep_checkpoints.or_default(2),
