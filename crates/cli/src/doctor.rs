@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::args::DoctorArgs;
 use crate::bench::step;
 use crate::error::CliError;
+use crate::memory::HostMemory;
 use crate::output::{self, bytes};
 
 /// Less free memory than this, and only small networks fit.
@@ -34,8 +35,8 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
         advice.push(format!("{} of {cores} cores are used: --threads or RAYON_NUM_THREADS says so", device.threads()));
     }
 
-    match memory() {
-        Some((total, free)) => {
+    match HostMemory::read() {
+        Some(HostMemory { total, available: free, .. }) => {
             lines.push(("memory", format!("{}, {} free", bytes(total), bytes(free))));
             if free < LITTLE_MEMORY {
                 advice.push("Little memory is free: use a small --arch, --batch-size and --out-dim".to_owned());
@@ -86,17 +87,6 @@ fn cpu_name() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Total and available memory in bytes.
-fn memory() -> Option<(u64, u64)> {
-    let info = fs::read_to_string("/proc/meminfo").ok()?;
-    Some((meminfo(&info, "MemTotal:")?, meminfo(&info, "MemAvailable:")?))
-}
-
-fn meminfo(info: &str, key: &str) -> Option<u64> {
-    let value = info.lines().find_map(|line| line.strip_prefix(key))?;
-    Some(value.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
-}
-
 #[cfg(unix)]
 fn disk_free(folder: &Path) -> Option<u64> {
     let found = rustix::fs::statvfs(folder).ok()?;
@@ -106,17 +96,4 @@ fn disk_free(folder: &Path) -> Option<u64> {
 #[cfg(not(unix))]
 fn disk_free(_: &Path) -> Option<u64> {
     None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_read_in_bytes() {
-        let info = "MemTotal:       24577352 kB\nMemFree:        1 kB\nMemAvailable:   23000000 kB\n";
-        assert_eq!(meminfo(info, "MemTotal:"), Some(24_577_352 * 1024));
-        assert_eq!(meminfo(info, "MemAvailable:"), Some(23_000_000 * 1024));
-        assert_eq!(meminfo(info, "Nothing:"), None);
-    }
 }

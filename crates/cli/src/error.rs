@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use data::BadSample;
 
+use crate::output::bytes;
+
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -39,6 +41,17 @@ pub enum CliError {
     /// An evaluation.
     #[error(transparent)]
     Eval(#[from] eval::EvalError),
+    /// A run that the machine has no room for.
+    #[error(
+        "this run needs about {} of memory, and this machine has {}. Ways out: {}",
+        bytes(*need), bytes(*total), crate::memory::SMALLER
+    )]
+    TooLittleMemory {
+        /// Bytes that it needs.
+        need: u64,
+        /// Bytes that there are.
+        total: u64,
+    },
     /// A GPU that cannot be used.
     #[error("--device {given}: {error}. `dino-vmf doctor` says what is there; --device cpu trains without a GPU")]
     NoCuda {

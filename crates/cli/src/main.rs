@@ -12,6 +12,7 @@ mod eval;
 mod features;
 mod images;
 mod inspect;
+mod memory;
 mod outcome;
 mod output;
 mod pretrain;

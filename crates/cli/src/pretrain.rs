@@ -15,6 +15,7 @@ use crate::backbone;
 use crate::device::Chosen;
 use crate::error::CliError;
 use crate::images;
+use crate::memory;
 use crate::outcome::{self, KnnTable, RunResult};
 use crate::output;
 use crate::probe::Probe;
@@ -29,6 +30,10 @@ const NAMED: usize = 100;
 pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let device = args.device.choose()?;
     let (train, recipe) = args.recipe.open(args.device.thread_count())?;
+    // Before there is a folder that holds these settings.
+    if !device.device.is_gpu() {
+        memory::check(&recipe)?;
+    }
     let out = args.out.clone().unwrap_or_else(|| default_out(&args.recipe.data, &recipe));
     let folder = RunFolder::open(&out, &recipe)?;
 

@@ -27,8 +27,9 @@ use crate::schedule::{Schedules, StepValues};
 
 pub(crate) use feed::AHEAD;
 use feed::{Fed, Feed};
-use setup::{first_pixels, view_shapes};
-pub use setup::{learner_options, loader_config, pixels, vit_config};
+pub(crate) use setup::PREFETCH;
+use setup::first_pixels;
+pub use setup::{learner_options, loader_config, pixels, view_shapes, vit_config};
 
 /// Share of the time spent waiting for data from which on that is worth a word.
 const MUCH_WAITING: f64 = 0.2;

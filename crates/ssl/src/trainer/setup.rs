@@ -13,7 +13,7 @@ use crate::optimizer::OptimizerOptions;
 use crate::recipe::{Prototypes, Recipe};
 
 /// Batches prepared ahead.
-const PREFETCH: usize = 4;
+pub(crate) const PREFETCH: usize = 4;
 
 /// The backbone of a recipe.
 pub fn vit_config(recipe: &Recipe) -> Result<VitConfig, ConfigError> {
