@@ -29,12 +29,17 @@ impl DeviceArgs {
         Ok(self.choose()?.device)
     }
 
-    /// The same, with the reason for the choice.
+    /// The CPU, whatever was asked for.
+    pub fn choose_cpu(&self) -> Result<Chosen, CliError> {
+        Ok(Chosen { device: self.cpu()?, no_gpu: None })
+    }
+
+    /// The device that was asked for, with the reason for the choice.
     pub fn choose(&self) -> Result<Chosen, CliError> {
         let given = self.device.clone();
         let gpu = |index| Device::cuda(CudaOptions { index, ..Default::default() });
         match self.device.as_str() {
-            "cpu" => Ok(Chosen { device: self.cpu()?, no_gpu: None }),
+            "cpu" => self.choose_cpu(),
             "auto" => match gpu(0) {
                 Ok(device) => Ok(Chosen { device, no_gpu: None }),
                 Err(error) => Ok(Chosen { device: self.cpu()?, no_gpu: Some(error.to_string()) }),

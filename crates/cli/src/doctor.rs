@@ -16,7 +16,12 @@ const LITTLE_DISK: u64 = 5 << 30;
 
 /// Prints what was found.
 pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
-    let chosen = args.device.choose()?;
+    // A device that cannot be had is what a person comes here for: the table first, then the error.
+    let (chosen, refusal) = match args.device.choose() {
+        Ok(chosen) => (chosen, None),
+        Err(error @ CliError::NoCuda { .. }) => (args.device.choose_cpu()?, Some(error)),
+        Err(error) => return Err(error),
+    };
     let device = chosen.device.clone();
     let mut lines = vec![("dino-vmf", env!("CARGO_PKG_VERSION").to_owned())];
     let mut advice = Vec::new();
@@ -65,20 +70,24 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     }
     if let Some(reason) = &chosen.no_gpu {
         lines.push(("GPU", reason.clone()));
-        // Without a driver there is most likely no GPU, and nothing to advise.
-        for library in found.iter().skip(1).filter(|l| found[0].place.is_some() && l.place.is_none()) {
-            advice.push(format!("To train on the GPU, lib{} is missing: {}", library.name, library.source));
-        }
     }
-    if advice.is_empty() {
-        advice.push("Nothing is missing. `dino-vmf pretrain` trains on made-up images".to_owned());
+    let missing: Vec<_> = found.iter().filter(|library| library.place.is_none()).collect();
+    if advice.is_empty() && (missing.is_empty() || found[0].place.is_none()) {
+        advice.push("All is there to train on this CPU: `dino-vmf pretrain` does, on made-up images".to_owned());
+    }
+    // Without a driver there is most likely no GPU; somebody who asks for one is told nevertheless.
+    if !missing.is_empty() {
+        let wanted = missing.iter().map(|library| format!("lib{} ({})", library.name, library.source));
+        let wanted = wanted.collect::<Vec<_>>().join(", ");
+        advice.push(format!("To train on an NVIDIA GPU (Ampere or newer), these are missing: {wanted}"));
     }
 
     let width = lines.iter().map(|(title, _)| title.len()).max().unwrap_or(0);
     let mut text: String = lines.iter().map(|(title, found)| format!("{title:width$}  {found}\n")).collect();
     text += "\n";
     text.extend(advice.iter().map(|line| format!("* {line}\n")));
-    output::result(&text)
+    output::result(&text)?;
+    refusal.map_or(Ok(()), Err)
 }
 
 fn cpu_name() -> Option<String> {

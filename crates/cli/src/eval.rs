@@ -30,13 +30,14 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
             return Err(eval::EvalError::NoLabels { which, unlabelled: images, images }.into());
         }
     }
+    let options = KnnOptions { ks: args.k.iter().map(|&k| k as usize).collect(), temperature: args.temperature };
+    options.check(train.len().saturating_sub(usize::from(test.is_none())))?;
     let weights = weights::load(&args.weights, &device)?;
     let bank = extract(&weights, &*train, &args.view, &args.device, &device)?;
     let queries = match &test {
         Some(test) => Some(extract(&weights, &**test, &args.view, &args.device, &device)?),
         None => None,
     };
-    let options = KnnOptions { ks: args.k.iter().map(|&k| k as usize).collect(), temperature: args.temperature };
     let results = match &queries {
         Some(queries) => knn::classify(&bank.features, &queries.features, &options, &device)?,
         None => knn::leave_one_out(&bank.features, &options, &device)?,

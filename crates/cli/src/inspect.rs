@@ -47,11 +47,15 @@ fn of_run(path: &Path) -> Result<String, CliError> {
         };
         checkpoints.push(format!("{name}  {}  {state}", bytes(size)));
     }
-    let done = newest.unwrap_or(0);
+    let result = RunResult::read(path, total);
+    let is_damaged = newest.is_none() && !checkpoints.is_empty();
+    let done = if result.is_some() { total } else { newest.unwrap_or(0) };
     let epochs = done as f64 / recipe.steps_per_epoch().max(1) as f64;
-    let state = match done == total {
-        true => "finished",
-        false => "not finished; the command that started it continues it",
+    let state = match (done == total, is_damaged) {
+        (true, false) => "finished",
+        (true, true) => "finished; no checkpoint can be read any more, only the backbone",
+        (false, false) => "not finished; the command that started it continues it",
+        (false, true) => "not finished, and no checkpoint can be read: it cannot be continued",
     };
     line(
         &mut text,
@@ -68,7 +72,7 @@ fn of_run(path: &Path) -> Result<String, CliError> {
             line(&mut text, title, &metrics(&record));
         }
     }
-    if let Some(knn) = RunResult::read(path, total).and_then(|result| result.knn) {
+    if let Some(knn) = result.and_then(|result| result.knn) {
         line(
             &mut text,
             "result",

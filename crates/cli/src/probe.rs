@@ -13,8 +13,10 @@ use tensor::{Device, ParamSet};
 use crate::images::{self, Subset};
 use crate::view::View;
 
-/// Raw pixels are compared at no more than this side: at full size they would not fit into memory.
+/// Raw pixels are compared at no more than this side, and at no more than so many values in all: at full size they would
+/// not fit into memory.
 const RAW_SIDE: usize = 64;
+const RAW_VALUES: usize = 1 << 28;
 
 /// What to classify, by what, and how.
 pub struct Probe {
@@ -84,7 +86,7 @@ impl Probe {
 
     /// The same for the pixels themselves.
     pub fn raw_pixels(&self, device: &Device, go_on: GoOn<'_>) -> Result<f64, EvalError> {
-        let preparation = self.view.at_most(RAW_SIDE).preparation();
+        let preparation = self.view.at_most(raw_side(self.voters.len(), self.read.channels)).preparation();
         self.top1(device, |source| eval::raw_pixels(source, &preparation, &self.read, &mut |_| control(go_on)))
     }
 
@@ -103,6 +105,11 @@ impl Probe {
         };
         Ok(results.first().map_or(f64::NAN, |result| result.top1))
     }
+}
+
+/// The longest side at which the raw pixels of so many images are compared.
+fn raw_side(images: usize, channels: usize) -> usize {
+    (RAW_VALUES / (images * channels).max(1)).isqrt().clamp(1, RAW_SIDE)
 }
 
 fn control(go_on: GoOn<'_>) -> ControlFlow<()> {
@@ -170,6 +177,12 @@ mod tests {
 
         let (probe, reason) = Probe::new(train.clone(), Ok(train), &recipe, options).unwrap();
         assert_eq!((probe.judged().as_str(), reason), ("24 held-out images by 24 training images", None));
+    }
+
+    #[test]
+    fn raw_pixels_of_many_images_are_compared_at_a_smaller_side() {
+        assert_eq!([1, 5000, 50_000].map(|images| raw_side(images, 3)), [64, 64, 42]);
+        assert_eq!(raw_side(usize::MAX / 64, 64), 1);
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! Ctrl-C and SIGTERM: the first asks the run to save and stop, the second ends the process at once.
+//! Ctrl-C, SIGTERM and a terminal that is closed: the first asks the run to save and stop, a later one ends the process
+//! at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::error::CliError;
@@ -13,6 +14,9 @@ use crate::progress::Console;
 
 /// How soon a person who pressed Ctrl-C is answered, whatever the step takes.
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
+
+/// Signals that come together count as one: a closing terminal sends two, and so does `timeout`.
+const ONE_REQUEST: Duration = Duration::from_secs(1);
 
 /// Whether somebody asked to stop.
 #[derive(Clone, Debug)]
@@ -25,10 +29,9 @@ impl Stop {
     pub fn listen(console: &Console) -> Result<Self, CliError> {
         let (armed, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let register = || {
-            for number in [SIGINT, SIGTERM] {
-                // In this order: the shutdown looks whether an earlier signal has armed it.
+            let heard = [SIGINT, SIGTERM].into_iter().chain((!hangup_is_ignored()).then_some(SIGHUP));
+            for number in heard {
                 flag::register_conditional_shutdown(number, 128 + number, armed.clone())?;
-                flag::register(number, armed.clone())?;
                 flag::register_usize(number, signal.clone(), number as usize)?;
             }
             Ok(())
@@ -42,6 +45,8 @@ impl Stop {
                 thread::sleep(ANSWER_WITHIN);
             }
             console.say("stopping: this step is finished and saved first. Once more ends at once, without saving");
+            thread::sleep(ONE_REQUEST);
+            armed.store(true, Ordering::Relaxed);
         };
         thread::Builder::new().name("signals".into()).spawn(watch).map_err(failed)?;
         Ok(stop)
@@ -55,5 +60,30 @@ impl Stop {
     /// The exit status that says which signal it was, as a shell reports it.
     pub fn status(&self) -> u8 {
         128 + self.signal.load(Ordering::Relaxed) as u8
+    }
+}
+
+/// Whether this program was told to outlive its terminal, as `nohup` does.
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignores(&status, SIGHUP)
+}
+
+fn ignores(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_known_from_the_mask() {
+        let status = "Name:\tdino-vmf\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000000\n";
+        assert!(ignores(status, SIGHUP));
+        assert!(!ignores(status, SIGINT));
+        assert!(!ignores("", SIGHUP));
     }
 }

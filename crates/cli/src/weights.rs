@@ -8,6 +8,7 @@ use ssl::run::{Checkpoint, Checkpoints, RunError, is_run, read_config};
 use ssl::trainer::vit_config;
 use tensor::Device;
 
+use crate::backbone;
 use crate::error::CliError;
 use crate::output;
 use crate::view::View;
@@ -27,8 +28,10 @@ pub struct Weights {
 pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
     let weights = if path.is_dir() {
         let recipe = read_config(path)?;
-        let file = newest_checkpoint(path)?.path().to_owned();
-        of_run(&file, &recipe, device)?
+        match newest_checkpoint(path) {
+            Ok(checkpoint) => of_run(checkpoint.path(), &recipe, device)?,
+            Err(error) => of_backbone(&path.join(backbone::FILE), &recipe, error, device)?,
+        }
     } else if let Some(run) = run_of_checkpoint(path) {
         // Read whole for its checksum: a flipped bit would otherwise be a wrong feature that nobody notices.
         Checkpoint::read(path).map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
@@ -41,7 +44,13 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
         let view = said.unwrap_or(View::center(loaded.vit.config().image));
         Weights { loaded, view, path: path.to_owned() }
     };
-    output::note(&format!("weights: {}: {}", weights.path.display(), weights.loaded.report));
+    let report = &weights.loaded.report;
+    // What else a run keeps for its own sake, nobody misses here.
+    let found = match path.is_dir() && report.missing.is_empty() {
+        true => format!("all {} tensors of the backbone ({})", report.matched, report.source()),
+        false => report.to_string(),
+    };
+    output::note(&format!("weights: {}: {found}", weights.path.display()));
     Ok(weights)
 }
 
@@ -49,6 +58,18 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
 fn of_run(file: &Path, recipe: &Recipe, device: &Device) -> Result<Weights, CliError> {
     let config = vit_config(recipe)?;
     let options = LoadOptions { branch: Some(Branch::Teacher), image: Some(config.image), heads: Some(config.heads) };
+    let loaded = WeightsFile::open(file)?.load_vit(&options, device)?;
+    Ok(Weights { loaded, view: View::of(recipe), path: file.to_owned() })
+}
+
+/// The backbone that a run wrote at its end, for want of a checkpoint that can be read.
+fn of_backbone(file: &Path, recipe: &Recipe, error: CliError, device: &Device) -> Result<Weights, CliError> {
+    if !file.is_file() {
+        return Err(error);
+    }
+    output::note(&format!("no checkpoint of this run can be read; taking {}", file.display()));
+    let config = vit_config(recipe)?;
+    let options = LoadOptions { branch: None, image: Some(config.image), heads: Some(config.heads) };
     let loaded = WeightsFile::open(file)?.load_vit(&options, device)?;
     Ok(Weights { loaded, view: View::of(recipe), path: file.to_owned() })
 }

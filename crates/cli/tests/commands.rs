@@ -319,3 +319,37 @@ fn doctor_says_what_the_machine_offers() {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
+
+#[test]
+fn a_finished_run_whose_checkpoints_are_damaged_still_has_its_backbone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run_folder, good) = (folder.path().join("run"), folder.path().join("good.npy"));
+    small(&run_folder, &["--epochs", "1"]).succeeded();
+    let run_folder = run_folder.to_str().unwrap();
+    let features =
+        |out: &Path| run(&["features", "--weights", run_folder, "--data", DATA, "--out", out.to_str().unwrap()]);
+    let ended = features(&good).succeeded();
+    assert!(ended.err.contains("tensors of the backbone") && !ended.err.contains("left over"), "{}", ended.err);
+
+    for (path, mut bytes) in common::content(&Path::new(run_folder).join("checkpoints")) {
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(path, bytes).unwrap();
+    }
+    let rescued = folder.path().join("rescued.npy");
+    let ended = features(&rescued).succeeded();
+    assert!(ended.err.contains("taking") && ended.err.contains("backbone.safetensors"), "{}", ended.err);
+    assert!(fs::read(&good).unwrap() == fs::read(&rescued).unwrap());
+    let told = run(&["inspect", run_folder]).succeeded().out;
+    assert!(told.contains("finished; no checkpoint can be read any more, only the backbone"), "{told}");
+
+    fs::remove_file(Path::new(run_folder).join("backbone.safetensors")).unwrap();
+    assert!(features(&rescued).failed().contains("no checkpoint is usable"));
+}
+
+#[test]
+fn a_number_of_neighbours_is_refused_before_the_features_are_computed() {
+    let ended = run(&["eval", "knn", "--weights", run_folder(), "--data", DATA, "--k", "25"]);
+    assert!(!ended.err.contains("weights:"), "{}", ended.err);
+    assert!(ended.failed().contains("1 to 24, the number of training images"));
+}

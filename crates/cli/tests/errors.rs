@@ -128,6 +128,10 @@ fn a_device_that_is_not_there_is_told_as_such() {
         let message = run(&["bench", "step", "--device", device]).failed();
         assert!(message.contains("no GPU can be used") && message.contains("--device cpu"), "{message}");
     }
+    // Doctor tells what is there first.
+    let ended = run(&["doctor", "--device", "cuda:1"]);
+    assert!(ended.out.contains("NVIDIA driver") && ended.out.contains("To train on an NVIDIA GPU"), "{}", ended.out);
+    assert!(ended.code == Some(1) && ended.err.contains("no GPU can be used"), "{}", ended.err);
     assert!(run(&["doctor", "--device", "gpu"]).failed().contains("use auto, cpu, cuda or cuda:N"));
 }
 

@@ -33,7 +33,7 @@ impl Default for KnnOptions {
 
 impl KnnOptions {
     /// The largest number of neighbours, if all settings make sense for this many training images.
-    fn check(&self, train_images: usize) -> Result<usize, EvalError> {
+    pub fn check(&self, train_images: usize) -> Result<usize, EvalError> {
         let refuse = |setting, value: String, expected| Err(EvalError::Setting { setting, value, expected });
         if !(self.temperature.is_finite() && self.temperature > 0.0) {
             return refuse("temperature", self.temperature.to_string(), "a number above zero".to_owned());

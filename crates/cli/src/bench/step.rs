@@ -92,6 +92,9 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
         accumulate: args.accumulate as usize,
         checkpoint_activations: args.checkpoint_activations,
     };
+    if args.kernels && !device.is_gpu() {
+        output::note("--kernels lists those of a GPU; this runs on the CPU");
+    }
     let figures = step(&device, &bench)?;
     let gemm_gflops = gemm_gflops(&device);
     let peak_gflops = device.peak_gflops().unwrap_or(gemm_gflops);
@@ -105,7 +108,8 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
             "device": device.describe(), "threads": device.threads(), "arch": bench.arch.name(),
             "patch_size": bench.patch_size, "batch_size": bench.batch_size, "local_crops": bench.local_crops,
             "global_size": bench.global_size, "local_size": bench.local_size,
-            "out_dim": bench.out_dim, "steps": bench.steps, "shares": shares.iter().cloned().collect::<Map<_, _>>(),
+            "out_dim": bench.out_dim, "accumulate": bench.accumulate,
+            "checkpoint_activations": bench.checkpoint_activations, "steps": bench.steps, "shares": shares.iter().cloned().collect::<Map<_, _>>(),
         });
         return output::result(&object.to_string());
     }
@@ -119,11 +123,13 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
         }
     }
     output::result(&format!(
-        "{}/{}, batch {}, 2 crops of {} pixels + {} of {}, K {}, on {}\n  {:.2} images/s, {:.0} ms a step ({} of {})\n  \
+        "{}/{}, batch {}{}{}, 2 crops of {} pixels + {} of {}, K {}, on {}\n  {:.2} images/s, {:.0} ms a step ({} of {})\n  \
          {:.0} GFLOP/s, {:.0} % of {:.0} GFLOP/s ({})\n  {} peak memory{detail}",
         bench.arch,
         bench.patch_size,
         bench.batch_size,
+        if bench.accumulate > 1 { format!(" in {} parts", bench.accumulate) } else { String::new() },
+        if bench.checkpoint_activations { ", activations made again" } else { "" },
         bench.global_size,
         bench.local_crops,
         bench.local_size,

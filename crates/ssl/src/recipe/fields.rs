@@ -213,9 +213,10 @@ recipe! {
     /// Neighbours of the online kNN evaluation.
     knn_k: usize, Rule::Whole(1, 100_000), Fixed;
     /// Training images among which it looks for neighbours, at most; always the same ones. More give a higher figure.
-    knn_voters: usize, Rule::Whole(2, 100_000), Fixed;
+    /// Without held-out images it classifies each of them by the others.
+    knn_voters: usize, Rule::Whole(2, 50_000), Free;
     /// Held-out images that it classifies, at most; always the same ones.
-    knn_queries: usize, Rule::Whole(1, 100_000), Fixed;
+    knn_queries: usize, Rule::Whole(1, 50_000), Free;
     /// Temperature of the neighbours' votes.
     knn_temperature: f64, above(0.0, 10.0), Fixed;
     /// Minutes between two checkpoints; 0 saves after every step.
