@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_recipe_says_how_many_images_vote_and_are_classified() {
-        let (train, recipe) = recipe_with("synthetic:train=24,size=16", "knn_voters = 10\nknn_queries = 7\nknn_k = 12");
+        let (train, recipe) = recipe_with("synthetic:train=24,size=16", "knn_voters = 10\nknn_queries = 7");
         let (probe, _) = Probe::new(train.clone(), Ok(train), &recipe, ReadOptions::default()).unwrap();
         assert_eq!(probe.judged(), "7 of 24 held-out images by 10 of 24 training images");
         assert_eq!(probe.k(), 10);

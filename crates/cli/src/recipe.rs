@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use data::{Source, Split};
-use ssl::recipe::{RawRecipe, Recipe};
+use ssl::recipe::{Facts, RawRecipe, Recipe};
 
 use crate::args::RecipeArgs;
 use crate::error::CliError;
@@ -18,10 +18,22 @@ impl RecipeArgs {
     pub fn open(&self, threads: Option<usize>) -> Result<(Arc<dyn Source>, Recipe), CliError> {
         // Before the data is looked at, so that a typing error costs no time.
         let asked = self.asked(threads)?;
+        let (train, facts) = self.data(&asked)?;
+        Ok((train, asked.resolve(&facts)?))
+    }
+
+    /// The same for somebody who only looks at images: a batch that the data cannot fill is nothing to them.
+    pub fn open_for_views(&self) -> Result<(Arc<dyn Source>, Recipe), CliError> {
+        let mut asked = self.asked(None)?;
+        let (train, facts) = self.data(&asked)?;
+        asked.limit_batch(facts.images);
+        Ok((train, asked.resolve(&facts)?))
+    }
+
+    fn data(&self, asked: &RawRecipe) -> Result<(Arc<dyn Source>, Facts), CliError> {
         let train = images::open(&self.data, Split::Train)?;
         let facts = images::facts(&*train, asked.channels())?;
-        let recipe = asked.resolve(&facts)?;
-        Ok((train, recipe))
+        Ok((train, facts))
     }
 
     /// What was asked for: the recipe file (for the built-in data, its own), above it `--set`, above that the flags.

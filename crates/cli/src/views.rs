@@ -22,7 +22,7 @@ const PNG: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
     // What would make the work useless is found before it is done.
     check_out(&args.out)?;
-    let (source, recipe) = args.recipe.open(None)?;
+    let (source, recipe) = args.recipe.open_for_views()?;
     let config = loader_config(&recipe);
     let rows = rows(&source, &config, args.epoch.into(), args.images as usize)?;
     let picture = sheet::draw(&rows, &config.views, !args.no_frames)?;

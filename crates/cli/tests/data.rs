@@ -164,3 +164,13 @@ fn bench_data_counts_unreadable_images_and_refuses_data_without_a_batch() {
     assert!(bench(data, "8").failed().contains("cannot be read"));
     assert_eq!(run(&["bench", "data", "--data", data, "--seconds", "0"]).code, Some(2));
 }
+
+#[test]
+fn a_sheet_needs_no_images_for_a_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let sheet = folder.path().join("sheet.png");
+    let args = ["--data", "synthetic:train=5,size=16", "--batch-size", "64", "--out", sheet.to_str().unwrap()];
+    run(&[&["views"][..], &args].concat()).succeeded();
+    assert!(sheet.is_file());
+    assert!(run(&[&["pretrain"][..], &args].concat()).failed().contains("batch_size 64 is larger than the data"));
+}

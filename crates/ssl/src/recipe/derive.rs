@@ -57,6 +57,13 @@ impl RawRecipe {
         self.channels.as_ref().map_or(RGB, |given| given.value)
     }
 
+    /// Lowers a batch that was asked for to what the data has: for those who want the views and not the training.
+    pub fn limit_batch(&mut self, images: usize) {
+        if let Some(given) = &mut self.batch_size {
+            given.value = given.value.min(images);
+        }
+    }
+
     /// Fills every gap for this data and checks the whole.
     pub fn resolve(self, facts: &Facts) -> Result<Recipe, RecipeError> {
         if facts.images == 0 || facts.size().short() == 0 {
@@ -65,6 +72,8 @@ impl RawRecipe {
         let images = facts.images;
         let short = facts.size().short();
 
+        let knn_voters = self.knn_voters.or_default(5000);
+        let voting = images.min(knn_voters.value);
         let prototypes = self.prototypes.or_default(Prototypes::Vmf);
         let centering = self.centering.or_derive(|| centering(prototypes.value));
         let arch = self.arch.or_derive(|| arch(images, short));
@@ -156,8 +165,8 @@ impl RawRecipe {
                     (0, "the images have no labels".to_owned())
                 }
             }),
-            knn_k: self.knn_k.or_usual(20, (images < 20).then(|| (images, format!("only {images} images")))),
-            knn_voters: self.knn_voters.or_default(5000),
+            knn_k: self.knn_k.or_usual(20, (voting < 20).then(|| (voting, format!("only {voting} images vote")))),
+            knn_voters,
             knn_queries: self.knn_queries.or_default(1000),
             knn_temperature: self.knn_temperature.or_default(0.07),
             checkpoint_minutes: self.checkpoint_minutes.or_default(10.0),
@@ -246,7 +255,9 @@ fn local_scale(short: usize, global: Interval) -> (Interval, String) {
 fn out_dim(images: usize) -> (usize, String) {
     let power = |n: usize| n.max(1).ilog2();
     let least = power(images / 2).clamp(4, 10);
-    let reason = format!("power of two up to an eighth of {images} images, from 1024 (or half of them) to 65536");
+    let reason = format!(
+        "the power of two up to an eighth of {images} images, but at least 1024 or half of them, and at most 65536"
+    );
     (1 << power(images / 8).clamp(least, 16), reason)
 }
 
@@ -262,14 +273,23 @@ fn batch_size(images: usize) -> (usize, String) {
     (1 << power, format!("64, or the power of two up to a quarter of {images} images"))
 }
 
+/// Steps that a teacher remembers at least: one that follows at once teaches what it was just taught.
+const LEAST_MEMORY: f64 = 10.0;
+
 /// The teacher's memory 1 / (1 - m) counts images, not steps: DINO's 0.996 at batch 1024 remembers 256 thousand, so a
 /// smaller batch needs a momentum closer to 1 (0.999 at 256, in line with DINO's advice of 0.9995 there). But a memory as
 /// long as the run would leave the teacher at its random start, so it is at most a twentieth of the steps.
 fn momentum(batch: usize, steps: f64) -> (f64, String) {
     let by_batch = 256_000.0 / batch as f64;
-    let memory = by_batch.min(steps / 20.0).max(10.0);
-    let why = if memory == by_batch { "256000 images".to_owned() } else { format!("a twentieth of {steps} steps") };
-    (1.0 - two_digits(1.0 / memory), format!("remembers {why}, at batch {batch}"))
+    let memory = by_batch.min(steps / 20.0).max(LEAST_MEMORY);
+    let why = if memory == LEAST_MEMORY {
+        format!("{LEAST_MEMORY} steps, the least, of {steps}")
+    } else if memory == by_batch {
+        format!("256000 images, at batch {batch}")
+    } else {
+        format!("a twentieth of {steps} steps")
+    };
+    (1.0 - two_digits(1.0 / memory), format!("remembers {why}"))
 }
 
 /// Rounded to two significant digits, so that a derived value is short to read.
@@ -361,7 +381,8 @@ mod tests {
             ("epochs = 5\nwarmup_epochs = 6", CIFAR, "warmup_epochs 6 is larger than epochs 5"),
             ("lr = 1e-6\nmin_lr = 1e-3", CIFAR, "min_lr 0.001 is larger than the peak learning rate"),
             ("momentum_teacher = 1\nmomentum_teacher_end = 0.9", CIFAR, "momentum_teacher 1 is larger"),
-            ("knn_k = 20", tiny, "knn_k 20 is larger than the number of images 10"),
+            ("knn_k = 20", tiny, "knn_k 20 is larger than the number of images 10: lower it"),
+            ("knn_k = 12\nknn_voters = 11", CIFAR, "knn_k 12 is larger than knn_voters 11: lower the first"),
         ] {
             let message = resolve(text, facts).unwrap_err().to_string();
             assert!(message.to_lowercase().contains(&expected.to_lowercase()), "{text}: {message}");

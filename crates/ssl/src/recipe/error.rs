@@ -112,7 +112,10 @@ pub enum RecipeError {
         bottleneck: usize,
     },
     /// Two values that exclude each other.
-    #[error("{low_key} {low} is larger than {high_key} {high}: lower the first or raise the second")]
+    #[error(
+        "{low_key} {low} is larger than {high_key} {high}: {}",
+        if *high_key == super::check::IMAGES { "lower it" } else { "lower the first or raise the second" }
+    )]
     OutOfOrder {
         /// The key that must not be larger.
         low_key: &'static str,
