@@ -190,3 +190,14 @@ fn standard_output_that_nobody_reads_is_no_crash() {
     assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"));
     assert!(!String::from_utf8_lossy(&output.stdout).contains("panicked"));
 }
+
+#[test]
+fn a_key_that_is_no_flag_is_answered_with_the_way_to_set_it() {
+    for command in ["pretrain", "views"] {
+        let ended = run(&[command, "--global-size", "32"]);
+        assert_eq!(ended.code, Some(2), "{}", ended.err);
+        assert!(ended.err.contains("--set global_size=..."), "{}", ended.err);
+    }
+    let ended = run(&["bench", "step", "--momentum-teacher", "1"]);
+    assert!(ended.code == Some(2) && !ended.err.contains("--set"), "{}", ended.err);
+}

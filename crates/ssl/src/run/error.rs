@@ -31,8 +31,8 @@ pub enum RunError {
     },
     /// The folder holds a run with other settings.
     #[error(
-        "{}: holds another run, which this command does not continue:\n{}\nGive another --out, delete the folder if \
-         nothing in it is wanted, or give the same --data and the saved settings (--recipe {})", path.display(), bullets(differences), path.join("config.toml").display()
+        "{}: holds another run, which this command does not continue:\n{}\n{}Give another --out, delete the folder if \
+         nothing in it is wanted, or give the same --data and the saved settings (--recipe {})", path.display(), bullets(differences), length(differences), path.join("config.toml").display()
     )]
     OtherRun {
         /// The folder.
@@ -127,6 +127,14 @@ impl RunError {
 
 fn bytes(needed: u64) -> String {
     if needed == 0 { String::new() } else { format!("; {needed} bytes were needed") }
+}
+
+/// A word to those who want to train on.
+fn length(differences: &[Difference]) -> &'static str {
+    match differences.iter().any(|difference| difference.key == "epochs") {
+        true => "The schedules follow the number of epochs, so a longer run begins anew. ",
+        false => "",
+    }
 }
 
 fn bullets<T: std::fmt::Display>(items: &[T]) -> String {
