@@ -41,9 +41,9 @@ pub enum CliError {
     /// An evaluation.
     #[error(transparent)]
     Eval(#[from] eval::EvalError),
-    /// A run that the machine has no room for.
+    /// Work that the machine has no room for.
     #[error(
-        "this run needs about {} of memory, and this machine has {}. Ways out: {}",
+        "this needs about {} of memory, and this machine has {}. Ways out: {}",
         bytes(*need), bytes(*total), crate::memory::SMALLER
     )]
     TooLittleMemory {

@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use ssl::memory::estimate_on_cpu;
-use ssl::recipe::Recipe;
-use ssl::trainer::{learner_options, view_shapes};
+use ssl::learner::LearnerOptions;
+use ssl::memory::{ViewShape, estimate_on_cpu};
 
 use crate::error::CliError;
 use crate::output::{self, bytes};
@@ -52,10 +51,10 @@ impl HostMemory {
     }
 }
 
-/// Warns of a run on the CPU that needs more memory than there is, and refuses one that cannot fit.
-pub fn check(recipe: &Recipe) -> Result<(), CliError> {
+/// Warns of work on the CPU that needs more memory than there is, and refuses what cannot fit.
+pub fn check(options: &LearnerOptions, views: &[ViewShape], batch: usize) -> Result<(), CliError> {
     let Some(memory) = HostMemory::read() else { return Ok(()) };
-    let need = estimate_on_cpu(&learner_options(recipe)?, &view_shapes(recipe), recipe.batch_size())? as u64;
+    let need = estimate_on_cpu(options, views, batch)? as u64;
     if let Some(warning) = judge(need, &memory)? {
         output::note(&warning);
     }
@@ -70,15 +69,15 @@ fn judge(need: u64, memory: &HostMemory) -> Result<Option<String>, CliError> {
     let (needed, free) = (bytes(need), bytes(available));
     Ok((need > available).then(|| {
         format!(
-            "warning: this run needs about {needed} of memory and {free} are free. If the system ends it without a word: \
+            "warning: this needs about {needed} of memory and {free} are free. If the system ends it without a word: \
              {SMALLER}"
         )
     }))
 }
 
-/// What makes a run smaller.
-pub const SMALLER: &str = "a smaller --batch-size, --set accumulate=4 (the batch in four parts), --set \
-                           checkpoint_activations=true (a quarter more time) or a smaller --arch";
+/// What makes it smaller.
+pub const SMALLER: &str = "a smaller --batch-size or --arch, the batch in parts (accumulate=4), or activations that are made \
+                           again (checkpoint_activations=true, a quarter more time)";
 
 #[cfg(test)]
 mod tests {

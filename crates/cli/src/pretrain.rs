@@ -8,7 +8,7 @@ use serde_json::json;
 use ssl::learner::Learner;
 use ssl::recipe::Recipe;
 use ssl::run::RunFolder;
-use ssl::trainer::{Observer, Outcome, Progress, Trainer};
+use ssl::trainer::{Observer, Outcome, Progress, Trainer, learner_options, view_shapes};
 
 use crate::args::PretrainArgs;
 use crate::backbone;
@@ -32,7 +32,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let (train, recipe) = args.recipe.open(args.device.thread_count())?;
     // Before there is a folder that holds these settings.
     if !device.device.is_gpu() {
-        memory::check(&recipe)?;
+        memory::check(&learner_options(&recipe)?, &view_shapes(&recipe), recipe.batch_size())?;
     }
     let out = args.out.clone().unwrap_or_else(|| default_out(&args.recipe.data, &recipe));
     let folder = RunFolder::open(&out, &recipe)?;

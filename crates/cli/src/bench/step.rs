@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use data::{IMAGENET_MEAN, IMAGENET_STD};
-use model::{Arch, DropPath, HeadConfig, VitConfig};
+use model::{Arch, ConfigError, DropPath, HeadConfig, VitConfig};
 use random::{Key, Purpose};
 use serde_json::{Map, Value, json};
-use ssl::learner::{LearnError, Learner, LearnerOptions};
+use ssl::learner::{Learner, LearnerOptions};
 use ssl::loss::LossOptions;
 use ssl::memory::{ViewShape, plan_and_reserve};
 use ssl::optimizer::OptimizerOptions;
@@ -19,6 +19,7 @@ use tensor::{Device, KernelTime};
 use super::usage;
 use crate::args::BenchStepArgs;
 use crate::error::CliError;
+use crate::memory;
 use crate::output;
 
 /// What to measure.
@@ -183,8 +184,8 @@ pub fn gemm_gflops(device: &Device) -> f64 {
     flop / best / 1e9
 }
 
-/// Runs the steps.
-pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnError> {
+/// The learner and the views that it gets.
+fn setup(bench: &StepBench) -> Result<(LearnerOptions, Vec<ViewShape>), ConfigError> {
     let (global, local) = (bench.global_size, bench.local_size);
     let vit = VitConfig::new(bench.arch, bench.patch_size, (global, global), 3)?;
     let head = HeadConfig {
@@ -195,8 +196,6 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnErro
         layers: 3,
         batch_norm: false,
     };
-    let flop = step_flops(&vit, &head, bench);
-    let depth = vit.depth;
     let options = LearnerOptions {
         vit,
         head,
@@ -216,9 +215,23 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, LearnErro
         let count = views * bench.batch_size;
         ViewShape { count, height: side, width: side, channels: 3 }
     };
-    let shapes = [shape(2, global), shape(bench.local_crops, local)];
-    let shapes = &shapes[..if bench.local_crops > 0 { 2 } else { 1 }];
-    plan_and_reserve(device, &options, shapes, bench.batch_size, DROP_PATH)?;
+    let mut shapes = vec![shape(2, global)];
+    if bench.local_crops > 0 {
+        shapes.push(shape(bench.local_crops, local));
+    }
+    Ok((options, shapes))
+}
+
+/// Runs the steps.
+pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, CliError> {
+    let (options, shapes) = setup(bench)?;
+    if !device.is_gpu() {
+        memory::check(&options, &shapes, bench.batch_size)?;
+    }
+    let (global, local) = (bench.global_size, bench.local_size);
+    let flop = step_flops(&options.vit, &options.head, bench);
+    let depth = options.vit.depth;
+    plan_and_reserve(device, &options, &shapes, bench.batch_size, DROP_PATH)?;
     let mut learner = Learner::new(device, options)?;
     let values = StepValues {
         epoch: 1,
