@@ -17,6 +17,7 @@ mod outcome;
 mod output;
 mod pretrain;
 mod probe;
+mod proc;
 mod progress;
 mod recipe;
 mod signals;

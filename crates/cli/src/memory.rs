@@ -8,6 +8,7 @@ use ssl::memory::{ViewShape, estimate_on_cpu};
 
 use crate::error::CliError;
 use crate::output::{self, bytes};
+use crate::proc;
 
 /// An estimate may be too high by this factor.
 const DOUBT: f64 = 0.8;
@@ -32,14 +33,10 @@ impl HostMemory {
     }
 
     fn parse(info: &str) -> Option<Self> {
-        let value = |key: &str| {
-            let value = info.lines().find_map(|line| line.strip_prefix(key))?;
-            value.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?.checked_mul(1024)
-        };
         Some(Self {
-            total: value("MemTotal:")?,
-            available: value("MemAvailable:")?,
-            swap: value("SwapTotal:").unwrap_or(0),
+            total: proc::bytes(info, "MemTotal:")?,
+            available: proc::bytes(info, "MemAvailable:")?,
+            swap: proc::bytes(info, "SwapTotal:").unwrap_or(0),
         })
     }
 

@@ -10,6 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::error::CliError;
+use crate::proc;
 use crate::progress::Console;
 
 /// How soon a person who pressed Ctrl-C is answered, whatever the step takes.
@@ -70,8 +71,7 @@ fn hangup_is_ignored() -> bool {
 }
 
 fn ignores(status: &str, signal: i32) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let mask = proc::field(status, "SigIgn:").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
     mask >> (signal - 1) & 1 == 1
 }
 

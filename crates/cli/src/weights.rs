@@ -29,13 +29,21 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
     let weights = if path.is_dir() {
         let recipe = read_config(path)?;
         match newest_checkpoint(path) {
-            Ok(checkpoint) => of_run(checkpoint.path(), &recipe, device)?,
-            Err(error) => of_backbone(&path.join(backbone::FILE), &recipe, error, device)?,
+            Ok(checkpoint) => of_run(checkpoint.path(), Some(Branch::Teacher), &recipe, device)?,
+            // The backbone that a run writes at its end has no checksum, but serves for want of anything better.
+            Err(error) => {
+                let file = path.join(backbone::FILE);
+                if !file.is_file() {
+                    return Err(error);
+                }
+                output::note(&format!("no checkpoint of this run can be read; taking {}", file.display()));
+                of_run(&file, None, &recipe, device)?
+            }
         }
     } else if let Some(run) = run_of_checkpoint(path) {
         // Read whole for its checksum: a flipped bit would otherwise be a wrong feature that nobody notices.
         Checkpoint::read(path).map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
-        of_run(path, &read_config(&run)?, device)?
+        of_run(path, Some(Branch::Teacher), &read_config(&run)?, device)?
     } else {
         let mut file = WeightsFile::open(path)?;
         let said = View::from_metadata(file.metadata());
@@ -54,22 +62,10 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
     Ok(weights)
 }
 
-/// The teacher in a checkpoint of a run whose recipe is known.
-fn of_run(file: &Path, recipe: &Recipe, device: &Device) -> Result<Weights, CliError> {
+/// A network in a file of a run whose recipe is known; the only one where no branch is named.
+fn of_run(file: &Path, branch: Option<Branch>, recipe: &Recipe, device: &Device) -> Result<Weights, CliError> {
     let config = vit_config(recipe)?;
-    let options = LoadOptions { branch: Some(Branch::Teacher), image: Some(config.image), heads: Some(config.heads) };
-    let loaded = WeightsFile::open(file)?.load_vit(&options, device)?;
-    Ok(Weights { loaded, view: View::of(recipe), path: file.to_owned() })
-}
-
-/// The backbone that a run wrote at its end, for want of a checkpoint that can be read.
-fn of_backbone(file: &Path, recipe: &Recipe, error: CliError, device: &Device) -> Result<Weights, CliError> {
-    if !file.is_file() {
-        return Err(error);
-    }
-    output::note(&format!("no checkpoint of this run can be read; taking {}", file.display()));
-    let config = vit_config(recipe)?;
-    let options = LoadOptions { branch: None, image: Some(config.image), heads: Some(config.heads) };
+    let options = LoadOptions { branch, image: Some(config.image), heads: Some(config.heads) };
     let loaded = WeightsFile::open(file)?.load_vit(&options, device)?;
     Ok(Weights { loaded, view: View::of(recipe), path: file.to_owned() })
 }

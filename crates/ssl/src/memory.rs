@@ -27,7 +27,8 @@ pub struct ViewShape {
 }
 
 impl ViewShape {
-    fn bytes(self) -> usize {
+    /// Bytes of all their pixels.
+    pub fn bytes(self) -> usize {
         self.count * self.height * self.width * self.channels
     }
 }

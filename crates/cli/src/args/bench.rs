@@ -6,6 +6,17 @@ use model::Arch;
 
 use super::{DeviceArgs, SOURCE, above_zero};
 
+/// Sizes of the views of a benchmark.
+#[derive(Debug, Args)]
+pub struct ViewSizeArgs {
+    /// Side of a global view in pixels
+    #[arg(long, value_name = "S", default_value_t = 224, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub global_size: u32,
+    /// Side of a local view in pixels
+    #[arg(long, value_name = "S", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub local_size: u32,
+}
+
 /// `bench step`.
 #[derive(Debug, Args)]
 pub struct BenchStepArgs {
@@ -21,12 +32,9 @@ pub struct BenchStepArgs {
     /// Local views of an image
     #[arg(long, value_name = "L", default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=256))]
     pub local_crops: u32,
-    /// Side of a global view in pixels
-    #[arg(long, value_name = "S", default_value_t = 224, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub global_size: u32,
-    /// Side of a local view in pixels
-    #[arg(long, value_name = "S", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub local_size: u32,
+    /// Sizes of the views.
+    #[command(flatten)]
+    pub views: ViewSizeArgs,
     /// Number of prototypes
     #[arg(long, value_name = "K", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(2..=1 << 24))]
     pub out_dim: u32,
@@ -72,12 +80,9 @@ pub struct BenchDataArgs {
     /// Local views of an image
     #[arg(long, value_name = "L", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=256))]
     pub local_crops: u32,
-    /// Side of a global view in pixels
-    #[arg(long, value_name = "S", default_value_t = 224, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub global_size: u32,
-    /// Side of a local view in pixels
-    #[arg(long, value_name = "S", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub local_size: u32,
+    /// Sizes of the views.
+    #[command(flatten)]
+    pub views: ViewSizeArgs,
     /// Threads that load [default: all cores]
     #[arg(long, value_name = "W", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,

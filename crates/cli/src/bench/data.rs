@@ -43,8 +43,8 @@ pub fn run(args: &BenchDataArgs) -> Result<(), CliError> {
         batch_size: args.batch_size as usize,
         workers: args.workers.map_or(defaults.workers, usize::from),
         views: MultiCrop {
-            global_size: square(args.global_size),
-            local_size: square(args.local_size),
+            global_size: square(args.views.global_size),
+            local_size: square(args.views.local_size),
             local_crops: args.local_crops as usize,
             ..MultiCrop::dino()
         },

@@ -85,8 +85,8 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
         arch: args.arch,
         patch_size: args.patch_size as usize,
         batch_size: args.batch_size as usize,
-        global_size: args.global_size as usize,
-        local_size: args.local_size as usize,
+        global_size: args.views.global_size as usize,
+        local_size: args.views.local_size as usize,
         local_crops: args.local_crops as usize,
         out_dim: args.out_dim as usize,
         steps: args.steps as usize,
@@ -110,7 +110,8 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
             "patch_size": bench.patch_size, "batch_size": bench.batch_size, "local_crops": bench.local_crops,
             "global_size": bench.global_size, "local_size": bench.local_size,
             "out_dim": bench.out_dim, "accumulate": bench.accumulate,
-            "checkpoint_activations": bench.checkpoint_activations, "steps": bench.steps, "shares": shares.iter().cloned().collect::<Map<_, _>>(),
+            "checkpoint_activations": bench.checkpoint_activations, "steps": bench.steps,
+            "shares": shares.iter().cloned().collect::<Map<_, _>>(),
         });
         return output::result(&object.to_string());
     }
@@ -228,7 +229,6 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, CliError>
     if !device.is_gpu() {
         memory::check(&options, &shapes, bench.batch_size)?;
     }
-    let (global, local) = (bench.global_size, bench.local_size);
     let flop = step_flops(&options.vit, &options.head, bench);
     let depth = options.vit.depth;
     plan_and_reserve(device, &options, &shapes, bench.batch_size, DROP_PATH)?;
@@ -241,21 +241,19 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, CliError>
         teacher_temperature: 0.04,
         last_layer_frozen: false,
     };
-    let globals = noise(0, 2 * bench.batch_size * global * global * 3);
-    let locals = noise(1, bench.local_crops * bench.batch_size * local * local * 3);
-    let sent = [device.upload_pixels(&globals), device.upload_pixels(&locals)];
+    let images: Vec<Vec<u8>> = (0..).zip(&shapes).map(|(seed, shape)| noise(seed, shape.bytes())).collect();
+    let sent: Vec<_> = images.iter().map(|pixels| device.upload_pixels(pixels)).collect();
     let (mean, deviation) = (&IMAGENET_MEAN[..], &IMAGENET_STD[..]);
-    let group = |count, side, pixels, sent| {
-        let data = match sent {
-            Some(pixels) => PixelData::Uploaded { pixels, first: 0, mean, deviation },
-            None => PixelData::Bytes { pixels, mean, deviation },
-        };
-        Pixels { count, height: side, width: side, channels: 3, data }
-    };
-    let mut views = vec![group(2 * bench.batch_size, global, &globals[..], sent[0].as_ref())];
-    if bench.local_crops > 0 {
-        views.push(group(bench.local_crops * bench.batch_size, local, &locals[..], sent[1].as_ref()));
-    }
+    let pairs = shapes.iter().zip(images.iter().zip(&sent));
+    let views: Vec<Pixels<'_>> = pairs
+        .map(|(&ViewShape { count, height, width, channels }, (pixels, sent))| {
+            let data = match sent {
+                Some(pixels) => PixelData::Uploaded { pixels, first: 0, mean, deviation },
+                None => PixelData::Bytes { pixels, mean, deviation },
+            };
+            Pixels { count, height, width, channels, data }
+        })
+        .collect();
     let segments = (2 + bench.local_crops) * bench.batch_size;
     let mut times = Vec::with_capacity(bench.steps);
     let mut loss = f64::NAN;

@@ -1,5 +1,7 @@
 //! What this process takes of the machine, as the system tells it.
 
+use crate::proc;
+
 /// The most resident memory in bytes that this process has had; 0 where the system does not tell.
 pub fn peak_memory() -> u64 {
     status("VmHWM:")
@@ -11,9 +13,8 @@ pub fn resident_memory() -> u64 {
 }
 
 fn status(field: &str) -> u64 {
-    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return 0 };
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
-    line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).map_or(0, |kb| kb * 1024)
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    proc::bytes(&status, field).unwrap_or(0)
 }
 
 /// Processor time that all threads of this process have had, in seconds. Other programs do not add to it.

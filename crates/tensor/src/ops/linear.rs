@@ -118,8 +118,7 @@ pub fn linear_gelu_only(x: &Tensor, affine: &Affine<'_>) -> Tensor {
 
 /// The residual stream after a branch: `stream`, with `scale (x W^T + b)` added to the rows that took the branch.
 pub fn linear_residual(stream: &Tensor, rows: &Rows, scale: f64, x: &Tensor, affine: &Affine<'_>) -> Tensor {
-    let mut out = residual_output(stream, rows, x, affine);
-    let bias = affine.bias.expect("a residual projection has a bias");
+    let (mut out, bias) = residual_output(stream, rows, x, affine);
     on_device!(x, T => {
         let branch = linear(x, &Affine { bias: None, ..affine.clone() });
         let bias = &T::slice(bias)[affine.outputs.clone()];
@@ -129,11 +128,16 @@ pub fn linear_residual(stream: &Tensor, rows: &Rows, scale: f64, x: &Tensor, aff
     out
 }
 
-pub(super) fn residual_output(stream: &Tensor, rows: &Rows, x: &Tensor, affine: &Affine<'_>) -> Tensor {
+/// Room for the stream after a branch, and the branch's bias.
+pub(super) fn residual_output<'a>(
+    stream: &Tensor,
+    rows: &Rows,
+    x: &Tensor,
+    affine: &Affine<'a>,
+) -> (Tensor, &'a Tensor) {
     assert_eq!((stream.rows(), x.rows()), (rows.source_rows(), rows.count()), "rows of a residual branch");
     assert_eq!(stream.columns(), affine.outputs.len(), "a branch is as wide as its stream");
-    assert!(affine.bias.is_some(), "a residual projection has a bias");
-    stream.device().empty(stream.shape())
+    (stream.device().empty(stream.shape()), affine.bias.expect("a residual projection has a bias"))
 }
 
 /// `dy W`: the gradient of the layer's input.

@@ -63,7 +63,7 @@ pub fn linear_residual_norm(
         let (y, statistics) = layer_norm(&out, norm);
         return (out, y, statistics);
     };
-    let (mut out, (mut y, mut statistics)) = (residual_output(stream, rows, x, affine), norm.results(stream));
+    let ((mut out, _), (mut y, mut statistics)) = (residual_output(stream, rows, x, affine), norm.results(stream));
     let results = [&mut out, &mut y, &mut statistics.mean, &mut statistics.rstd];
     gpu_linear::residual_norm(cuda, stream, rows, scale, x, affine.on_gpu(), norm, results);
     (out, y, statistics)
