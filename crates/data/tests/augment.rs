@@ -6,7 +6,7 @@ mod support;
 
 use data::augment::{self, Filter, Rect, color, hue};
 use data::transform::{EvalTransform, normalize_chw, thumbnail};
-use data::views::{Adjustment, Jitter, ViewParams, apply};
+use data::views::{Adjustment, Finish, Jitter, ViewParams, apply};
 use data::{Image, augment::crop::central_crop};
 use support::{Case, cases, crc32};
 
@@ -179,10 +179,12 @@ fn whole_views_are_those_of_the_dino_recipe_in_torchvision() {
                 size: (side, side),
                 filter: Filter::Bicubic,
                 flip,
-                jitter: order.map(|order| Jitter { order, brightness, contrast, saturation, hue }),
-                grayscale,
-                blur_sigma: (sigma >= 0.0).then_some(sigma),
-                solarize_threshold: (threshold >= 0.0).then_some(threshold as u8),
+                finish: Finish {
+                    jitter: order.map(|order| Jitter { order, brightness, contrast, saturation, hue }),
+                    grayscale,
+                    blur_sigma: (sigma >= 0.0).then_some(sigma),
+                    solarize_threshold: (threshold >= 0.0).then_some(threshold as u8),
+                },
             };
             case.expect(&apply(&image, &params).pixels);
         }

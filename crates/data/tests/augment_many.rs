@@ -7,7 +7,7 @@ mod support;
 use data::Image;
 use data::augment::{self, Filter, Rect};
 use data::transform::{EvalTransform, normalize_chw, thumbnail};
-use data::views::{Adjustment, Jitter, ViewParams, apply};
+use data::views::{Adjustment, Finish, Jitter, ViewParams, apply};
 use support::{crc32, fixtures, make_image};
 
 /// SplitMix64, as in the script.
@@ -89,10 +89,12 @@ fn view(d: &mut Draws, side: usize, blur_p: f64, solarize_p: f64) -> Vec<u8> {
         size: (side, side),
         filter: Filter::Bicubic,
         flip,
-        jitter: jittered.then_some(Jitter { order, brightness, contrast, saturation, hue }),
-        grayscale,
-        blur_sigma: blurred.then_some(sigma),
-        solarize_threshold: solarized.then_some(128),
+        finish: Finish {
+            jitter: jittered.then_some(Jitter { order, brightness, contrast, saturation, hue }),
+            grayscale,
+            blur_sigma: blurred.then_some(sigma),
+            solarize_threshold: solarized.then_some(128),
+        },
     };
     apply(&image, &params).pixels
 }

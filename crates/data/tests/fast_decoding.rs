@@ -4,7 +4,7 @@ mod support;
 
 use data::augment::{Filter, Rect};
 use data::decode::Reduction;
-use data::views::{ViewMaker, ViewParams, reduction};
+use data::views::{Finish, ViewMaker, ViewParams, reduction};
 use data::{DecodeLimits, Image, MultiCrop, Reader, Split, open};
 use random::{Key, Purpose};
 use support::real_data;
@@ -15,10 +15,7 @@ fn view(crop: usize, size: usize) -> ViewParams {
         size: (size, size),
         filter: Filter::Bicubic,
         flip: false,
-        jitter: None,
-        grayscale: false,
-        blur_sigma: None,
-        solarize_threshold: None,
+        finish: Finish::default(),
     }
 }
 
@@ -45,7 +42,10 @@ fn views_of_reduced_photographs_stay_close_to_the_exact_ones() {
         let full = (exact.height, exact.width);
         let key = Key::new(3, Purpose::View).sample(index as u64);
         let params: Vec<_> = (0..10)
-            .map(|view| ViewParams { jitter: None, grayscale: false, ..recipe.draw(view, full.0, full.1, key) })
+            .map(|view| {
+                let drawn = recipe.draw(view, full.0, full.1, key);
+                ViewParams { finish: Finish { jitter: None, grayscale: false, ..drawn.finish }, ..drawn }
+            })
             .collect();
         let chosen = reduction(&params);
         assert_eq!(reader.read_reduced(&*source, index, &mut |_, _| chosen, &mut small).unwrap(), chosen);

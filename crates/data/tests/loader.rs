@@ -389,15 +389,38 @@ fn the_callers_waiting_time_is_counted() {
 fn parameters_can_be_given_by_hand() {
     let image = synthetic(12).read(0).unwrap();
     let crop = data::augment::Rect { top: 2, left: 3, height: 20, width: 21 };
-    let plain = ViewParams {
-        crop,
-        size: (20, 21),
-        filter: Filter::Bicubic,
-        flip: false,
-        jitter: None,
-        grayscale: false,
-        blur_sigma: None,
-        solarize_threshold: None,
-    };
+    let plain =
+        ViewParams { crop, size: (20, 21), filter: Filter::Bicubic, flip: false, finish: views::Finish::default() };
     assert_eq!(views::apply(&image, &plain), data::augment::crop(&image, crop));
+}
+
+#[test]
+fn views_that_are_finished_elsewhere_become_those_of_the_loader() {
+    let load = |finish| {
+        let config = LoaderConfig { finish, ..config(2) };
+        let mut loader = Loader::start(synthetic(12), config, 0, 0, 2).unwrap();
+        let mut batches = Vec::new();
+        while let Some(batch) = loader.next().unwrap() {
+            batches.push(batch.clone());
+            // Used again for a later batch.
+            loader.recycle(batch);
+        }
+        batches
+    };
+    let (finished, cut) = (load(true), load(false));
+    assert_eq!((finished.len(), cut.len()), (4, 4));
+    let (mut maker, mut changed) = (views::ViewMaker::default(), 0);
+    for (finished, cut) in finished.iter().zip(&cut) {
+        assert_eq!(finished.samples, cut.samples);
+        for (finished, cut) in finished.groups.iter().zip(&cut.groups) {
+            assert_eq!((finished.finish.len(), cut.finish.len()), (0, cut.count));
+            for (i, finish) in cut.finish.iter().enumerate() {
+                let mut view = data::Image::from_pixels(cut.width, cut.height, 3, cut.view(i).to_vec());
+                maker.finish(finish, &mut view);
+                assert_eq!(view.pixels, finished.view(i));
+                changed += usize::from(cut.view(i) != finished.view(i));
+            }
+        }
+    }
+    assert!(changed > 60, "{changed} of 120 views were changed");
 }

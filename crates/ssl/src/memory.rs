@@ -1,8 +1,8 @@
 //! How much memory a run needs: on a GPU known and taken before its first step, on a CPU estimated.
 
 use model::{ConfigError, DinoHead, DropPath, Layout, Vit};
-use tensor::Device;
 use tensor::ops::{PixelData, Pixels};
+use tensor::{Device, UploadedPixels};
 
 use crate::learner::{LearnError, Learner, LearnerOptions};
 use crate::schedule::StepValues;
@@ -93,7 +93,7 @@ pub fn plan_and_reserve(
         Ok::<usize, LearnError>(state)
     });
     let Some((state, used)) = planned else { return Ok(None) };
-    let pixels: usize = views.iter().map(|v| v.bytes()).sum();
+    let pixels: usize = views.iter().map(|v| UploadedPixels::room(v.bytes(), v.count)).sum();
     let (state, tensors) = (state?, (MARGIN * used.peak_bytes as f64) as usize);
     device.reserve(tensors, BATCHES * pixels)?;
     Ok(Some(MemoryPlan { state, total: tensors + BATCHES * pixels }))

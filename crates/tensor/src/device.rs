@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::cpu::Cpu;
+use crate::cuda::views::can_edit;
 use crate::cuda::{Cuda, KernelTime, UploadedPixels};
+use crate::ops::ViewEdit;
 use crate::tensor::{DType, Tensor};
 
 /// The element type that a CPU device computes in.
@@ -230,7 +232,23 @@ impl Device {
     /// Starts sending the bytes of images to a GPU, beside whatever it computes; none for a CPU, which reads them where they
     /// are.
     pub fn upload_pixels(&self, pixels: &[u8]) -> Option<UploadedPixels> {
-        self.as_cuda().map(|cuda| cuda.upload_pixels(pixels))
+        self.as_cuda().map(|cuda| cuda.upload_pixels(pixels, (0, 0), &[]))
+    }
+
+    /// As [`Self::upload_pixels`] for RGB views of one (height, width), to each of which something is done once it is there.
+    ///
+    /// # Panics
+    /// When there is not one edit for each view, or [`Self::can_edit`] says no.
+    pub fn upload_views(&self, pixels: &[u8], size: (usize, usize), edits: &[ViewEdit]) -> Option<UploadedPixels> {
+        let cuda = self.as_cuda()?;
+        assert_eq!(pixels.len(), edits.len() * size.0 * size.1 * 3, "one edit a view");
+        assert!(self.can_edit(size, 3), "views of {size:?} are not edited on a GPU");
+        Some(cuda.upload_pixels(pixels, size, edits))
+    }
+
+    /// Whether views of this (height, width) and number of channels can be sent with [`Self::upload_views`].
+    pub fn can_edit(&self, (height, width): (usize, usize), channels: usize) -> bool {
+        self.is_gpu() && can_edit(height, width, channels)
     }
 
     /// Makes a GPU fail under a kernel, as one does that is lost: for tests. Nothing can be computed on it by this process

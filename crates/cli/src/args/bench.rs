@@ -89,6 +89,9 @@ pub struct BenchDataArgs {
     /// Whether a JPEG much larger than all its views may be decoded smaller
     #[arg(long, value_name = "exact|fast", default_value = "exact", value_parser = decoding)]
     pub decoding: Decoding,
+    /// Leave colours, blur and solarisation to the GPU, as training on one does
+    #[arg(long)]
+    pub for_gpu: bool,
     /// How long to measure, after a warm-up
     #[arg(long, value_name = "T", default_value_t = 10.0, value_parser = above_zero)]
     pub seconds: f64,

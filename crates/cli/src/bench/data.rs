@@ -49,6 +49,7 @@ pub fn run(args: &BenchDataArgs) -> Result<(), CliError> {
             ..MultiCrop::dino()
         },
         decoding: args.decoding,
+        finish: !args.for_gpu,
         ..defaults
     };
     let loaded = load(source.clone(), &config, args.seconds)?;
@@ -120,7 +121,7 @@ fn object(source: &dyn Source, config: &LoaderConfig, loaded: &Loaded, cost: &Co
         "views_per_second": loaded.images_per_second() * config.views.count() as f64,
         "workers": config.workers, "batch_size": config.batch_size, "local_crops": config.views.local_crops,
         "global_size": config.views.global_size.0, "local_size": config.views.local_size.0,
-        "decoding": config.decoding.name(),
+        "decoding": config.decoding.name(), "for_gpu": !config.finish,
         "seconds": loaded.seconds, "images": loaded.images, "bad": loaded.bad,
         "source": source.describe(), "source_images": source.len(),
         "peak_memory_bytes": loaded.peak, "resident_bytes": loaded.resident,

@@ -188,10 +188,9 @@ impl Bench {
     /// What [`ViewMaker`] does, with a clock on every operation.
     fn make_view(&mut self, divisor: usize, params: &ViewParams, times: &mut Times) {
         let Self { image, maker, blur, view, .. } = self;
-        let crop_alone =
-            ViewParams { jitter: None, grayscale: false, blur_sigma: None, solarize_threshold: None, ..params.clone() };
-        times.time(Operation::Resize, || maker.make_reduced(image, divisor, &crop_alone, view));
-        if let Some(jitter) = &params.jitter {
+        times.time(Operation::Resize, || maker.cut(image, divisor, params, view));
+        let finish = &params.finish;
+        if let Some(jitter) = &finish.jitter {
             for step in jitter.order {
                 match step {
                     Adjustment::Brightness => {
@@ -207,13 +206,13 @@ impl Bench {
                 }
             }
         }
-        if params.grayscale {
+        if finish.grayscale {
             times.time(Operation::Grayscale, || augment::grayscale(view));
         }
-        if let Some(sigma) = params.blur_sigma {
+        if let Some(sigma) = finish.blur_sigma {
             times.time(Operation::Blur, || blur.apply(view, sigma));
         }
-        if let Some(threshold) = params.solarize_threshold {
+        if let Some(threshold) = finish.solarize_threshold {
             times.time(Operation::Solarize, || augment::solarize(view, threshold));
         }
     }

@@ -7,7 +7,7 @@ use crate::Image;
 use simd::simd;
 
 /// Box passes along each axis.
-const PASSES: usize = 3;
+pub const PASSES: usize = 3;
 
 /// Blurs with standard deviation `sigma` in pixels. Zero changes nothing.
 pub fn gaussian_blur(image: &mut Image, sigma: f64) {
@@ -34,16 +34,20 @@ impl Blur {
     }
 }
 
-/// One extended box: `inner` weighs the pixels within `radius`, `outer` the two at `radius + 1`; their sum is 2^24.
-struct BoxKernel {
-    radius: usize,
-    inner: u32,
-    outer: u32,
+/// One extended box, in units of 2^-24: the weights of all its pixels add up to one, or a little less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoxKernel {
+    /// How far the inner pixels reach.
+    pub radius: usize,
+    /// Weight of each of them.
+    pub inner: u32,
+    /// Weight of the two pixels just outside.
+    pub outer: u32,
 }
 
 impl BoxKernel {
     /// The box whose three-fold application has the variance of a Gaussian; none for a deviation of zero or less.
-    fn of_gaussian(sigma: f32) -> Option<Self> {
+    pub fn of_gaussian(sigma: f32) -> Option<Self> {
         let radius = box_radius(sigma);
         if radius.is_nan() || radius <= 0.0 {
             return None;

@@ -15,8 +15,13 @@ use simd::simd;
 /// # Panics
 /// When the image is not RGB.
 pub fn hue(image: &mut Image, factor: f64) {
+    turn(rgb_mut(image), hue_shift(factor));
+}
+
+/// The steps of 1/255 that a turn by `factor` of a full circle makes.
+pub fn hue_shift(factor: f64) -> u8 {
     // Truncation toward zero, then wrapping: a negative turn is a large positive one.
-    turn(rgb_mut(image), (factor * 255.0) as i32 as u8);
+    (factor * 255.0) as i32 as u8
 }
 
 simd! {

@@ -18,7 +18,7 @@ pub use blur::{Blur, gaussian_blur};
 pub use color::{brightness, contrast, grayscale, saturation};
 pub use crop::{Rect, center_crop, crop};
 pub use flip::flip_horizontal;
-pub use hue::hue;
+pub use hue::{hue, hue_shift};
 pub use reduce::reduce;
 pub use resize::{Filter, resize, resize_crop};
 pub(crate) use resize::{Resizer, Window};

@@ -1,13 +1,15 @@
 //! What the loader hands out, and the batch under construction.
 
+use super::LoaderConfig;
 use super::order::{Place, Shard};
+use super::workbench::Workbench;
 use crate::Image;
-use crate::views::{GLOBAL_VIEWS, MultiCrop, ViewKind};
+use crate::views::{Finish, GLOBAL_VIEWS, ViewKind, ViewParams};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Views of one size for a whole batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CropGroup {
     /// Rows of a view.
     pub height: usize,
@@ -19,6 +21,8 @@ pub struct CropGroup {
     pub count: usize,
     /// All views, each height x width x channels, view-major: view `v` of sample `b` is number `v * batch + b`.
     pub pixels: Vec<u8>,
+    /// What is left to do to each view, in the same order; empty where the loader has done it.
+    pub finish: Vec<Finish>,
 }
 
 impl CropGroup {
@@ -30,7 +34,7 @@ impl CropGroup {
 }
 
 /// A batch of views.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
     /// The epoch it belongs to.
     pub epoch: u64,
@@ -61,17 +65,20 @@ pub(super) struct Layout {
     pub batch_size: usize,
     /// Bytes of a pixel.
     channels: usize,
+    /// Whether views are finished by the loader.
+    finished: bool,
     /// (height, width), views per image.
     groups: Vec<((usize, usize), usize)>,
 }
 
 impl Layout {
-    pub(super) fn new(batch_size: usize, views: &MultiCrop, channels: usize) -> Self {
+    pub(super) fn new(config: &LoaderConfig) -> Self {
+        let LoaderConfig { batch_size, ref views, channels, finish: finished, .. } = *config;
         let mut groups = vec![(views.size(ViewKind::Global1), GLOBAL_VIEWS)];
         if views.local_crops > 0 {
             groups.push((views.size(ViewKind::Local), views.local_crops));
         }
-        Self { batch_size, channels, groups }
+        Self { batch_size, channels, finished, groups }
     }
 
     /// Empty groups, or nothing where the memory is not there.
@@ -82,7 +89,8 @@ impl Layout {
             let mut pixels = Vec::new();
             pixels.try_reserve_exact(bytes).ok()?;
             pixels.resize(bytes, 0);
-            Some(CropGroup { height, width, channels: self.channels, count, pixels })
+            let finish = vec![Finish::default(); if self.finished { 0 } else { count }];
+            Some(CropGroup { height, width, channels: self.channels, count, pixels, finish })
         };
         self.groups.iter().map(group).collect()
     }
@@ -93,6 +101,7 @@ impl Layout {
             let count = views * self.batch_size;
             (group.height, group.width, group.channels, group.count) == (height, width, self.channels, count)
                 && group.pixels.len() == count * height * width * self.channels
+                && group.finish.len() == if self.finished { 0 } else { count }
         };
         groups.len() == self.groups.len() && groups.iter().zip(&self.groups).all(alike)
     }
@@ -155,7 +164,7 @@ impl Pending {
     }
 
     /// Puts a sample and its views in their place. True for the last one.
-    pub(super) fn put(&self, slot: usize, outcome: Result<Filled, (String, String)>, views: &[Image]) -> bool {
+    pub(super) fn put(&self, slot: usize, outcome: Result<Filled, (String, String)>, bench: &Workbench) -> bool {
         let mut content = self.content();
         match outcome {
             Err(panic) => content.panic = Some(panic),
@@ -167,7 +176,7 @@ impl Pending {
                     None => content.unfilled = true,
                     Some(sample) => {
                         content.samples[slot] = sample;
-                        content.copy_views(slot, self.batch_size, views);
+                        content.copy_views(slot, self.batch_size, bench.views());
                     }
                 }
             }
@@ -178,13 +187,21 @@ impl Pending {
 }
 
 impl Content {
-    fn copy_views(&mut self, slot: usize, batch_size: usize, views: &[Image]) {
-        let mut views = views.iter();
+    fn copy_views<'a>(
+        &mut self,
+        slot: usize,
+        batch_size: usize,
+        mut views: impl Iterator<Item = (&'a Image, &'a ViewParams)>,
+    ) {
         for group in &mut self.groups {
             let size = group.height * group.width * group.channels;
             let places = group.pixels.chunks_exact_mut(size).skip(slot).step_by(batch_size);
-            for (place, view) in places.zip(&mut views) {
+            for (number, (place, (view, params))) in places.zip(&mut views).enumerate() {
                 place.copy_from_slice(&view.pixels);
+                // None where the views are finished.
+                if let Some(left) = group.finish.get_mut(number * batch_size + slot) {
+                    *left = params.finish;
+                }
             }
         }
     }

@@ -48,6 +48,8 @@ pub struct LoaderConfig {
     pub channels: usize,
     /// How faithfully images are decoded.
     pub decoding: Decoding,
+    /// Whether views are finished here. If not, batches say what is left to do: see [`CropGroup::finish`].
+    pub finish: bool,
     /// Share of the source's images that may be unreadable before the run is refused.
     pub max_bad_share: f64,
 }
@@ -64,6 +66,7 @@ impl Default for LoaderConfig {
             views: MultiCrop::default(),
             channels: 3,
             decoding: Decoding::Exact,
+            finish: true,
             max_bad_share: 0.05,
         }
     }

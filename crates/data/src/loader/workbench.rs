@@ -42,7 +42,7 @@ pub(super) struct Workbench {
     params: Vec<ViewParams>,
     maker: ViewMaker,
     /// The views of the last image.
-    pub views: Vec<Image>,
+    views: Vec<Image>,
     /// What that image has cost.
     pub effort: Effort,
 }
@@ -90,13 +90,21 @@ impl Workbench {
         Ok(())
     }
 
-    /// Makes all views of the image that was read.
-    pub(super) fn make_views(&mut self) {
+    /// Makes all views of the image that was read, or cuts them out only.
+    pub(super) fn make_views(&mut self, finish: bool) {
         let start = Instant::now();
         let Self { image, divisor, params, maker, views, effort, .. } = self;
         for (params, view) in params.iter().zip(views) {
-            maker.make_reduced(image, *divisor, params, view);
+            maker.cut(image, *divisor, params, view);
+            if finish {
+                maker.finish(&params.finish, view);
+            }
         }
         effort.views = start.elapsed();
+    }
+
+    /// The views of the last image and what they are.
+    pub(super) fn views(&self) -> impl Iterator<Item = (&Image, &ViewParams)> {
+        self.views.iter().zip(&self.params)
     }
 }

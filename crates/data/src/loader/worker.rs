@@ -47,7 +47,7 @@ pub(super) struct State {
 
 impl Shared {
     pub(super) fn new(source: Arc<dyn Source>, config: LoaderConfig, allowed_bad: usize, schedule: Schedule) -> Self {
-        let layout = Layout::new(config.batch_size, &config.views, config.channels);
+        let layout = Layout::new(&config);
         let state = State {
             pending: VecDeque::new(),
             next_slot: layout.batch_size,
@@ -90,7 +90,7 @@ impl Shared {
                 let name = catch_unwind(AssertUnwindSafe(|| self.source.name(index)));
                 (name.unwrap_or_else(|_| format!("#{index}")), panic_message(&*panic))
             });
-            if pending.put(slot, filled, &bench.views) {
+            if pending.put(slot, filled, &bench) {
                 // Taken so that the consumer cannot check and fall asleep between our count and our signal.
                 drop(self.state());
                 self.ready.notify_all();
@@ -160,7 +160,7 @@ impl Shared {
             let index = order[(rank + step) % order.len()];
             match self.try_read(index, key, bench) {
                 Ok(()) => {
-                    bench.make_views();
+                    bench.make_views(self.config.finish);
                     self.efforts.add(bench.effort);
                     return Filled { sample: Some(index.into()), bad };
                 }

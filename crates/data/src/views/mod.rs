@@ -8,7 +8,7 @@ mod check;
 mod params;
 
 pub use check::ViewsError;
-pub use params::{Adjustment, Jitter, ViewMaker, ViewParams, apply, reduction};
+pub use params::{Adjustment, Finish, Jitter, ViewMaker, ViewParams, apply, reduction};
 
 use crate::Image;
 use crate::augment::Filter;
@@ -192,10 +192,12 @@ impl MultiCrop {
             size: self.size(kind),
             filter: self.filter,
             flip,
-            jitter,
-            grayscale,
-            blur_sigma,
-            solarize_threshold: keep_if(solarized, self.solarize_threshold),
+            finish: Finish {
+                jitter,
+                grayscale,
+                blur_sigma,
+                solarize_threshold: keep_if(solarized, self.solarize_threshold),
+            },
         }
     }
 }
@@ -223,8 +225,9 @@ mod tests {
             let mut counts = [0; 5];
             for sample in 0..n {
                 let p = recipe.draw(view, 300, 400, key(sample));
+                let Finish { jitter, grayscale, blur_sigma, solarize_threshold } = p.finish;
                 let happened =
-                    [p.flip, p.jitter.is_some(), p.grayscale, p.blur_sigma.is_some(), p.solarize_threshold.is_some()];
+                    [p.flip, jitter.is_some(), grayscale, blur_sigma.is_some(), solarize_threshold.is_some()];
                 for (count, happened) in counts.iter_mut().zip(happened) {
                     *count += u32::from(happened);
                 }
@@ -240,7 +243,7 @@ mod tests {
     fn jitter_stays_in_its_ranges_and_uses_every_order() {
         let mut orders = std::collections::HashSet::new();
         for sample in 0..2000 {
-            let Some(j) = MultiCrop::dino().draw(0, 100, 100, key(sample)).jitter else { continue };
+            let Some(j) = MultiCrop::dino().draw(0, 100, 100, key(sample)).finish.jitter else { continue };
             assert!((0.6..1.4).contains(&j.brightness) && (0.6..1.4).contains(&j.contrast));
             assert!((0.8..1.2).contains(&j.saturation) && (-0.1..0.1).contains(&j.hue));
             orders.insert(format!("{:?}", j.order));
@@ -254,8 +257,8 @@ mod tests {
         let never_gray = MultiCrop { grayscale_probability: 0.0, jitter_probability: 1.0, ..dino.clone() };
         for sample in 0..200 {
             let (a, b) = (dino.draw(3, 64, 80, key(sample)), never_gray.draw(3, 64, 80, key(sample)));
-            assert_eq!((a.crop, a.flip, a.blur_sigma), (b.crop, b.flip, b.blur_sigma));
-            assert!(a.jitter.is_none() || a.jitter == b.jitter);
+            assert_eq!((a.crop, a.flip, a.finish.blur_sigma), (b.crop, b.flip, b.finish.blur_sigma));
+            assert!(a.finish.jitter.is_none() || a.finish.jitter == b.finish.jitter);
         }
     }
 

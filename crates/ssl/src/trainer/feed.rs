@@ -10,7 +10,7 @@ use data::{Batch, Loader, LoaderError};
 use tensor::ops::Pixels;
 use tensor::{Device, UploadedPixels};
 
-use super::setup::{pixels, uploaded_pixels};
+use super::setup::{pixels, upload};
 
 /// Batches that are sent ahead of the one in use.
 pub(crate) const AHEAD: usize = 1;
@@ -24,10 +24,16 @@ pub(super) struct Fed {
 impl Fed {
     /// The groups of views as the network takes them.
     pub(super) fn views(&self) -> Vec<Pixels<'_>> {
-        if self.uploaded.is_empty() {
-            return self.batch.groups.iter().map(pixels).collect();
-        }
-        self.batch.groups.iter().zip(&self.uploaded).map(|(group, sent)| uploaded_pixels(group, sent)).collect()
+        (0..self.batch.groups.len()).map(|i| self.first(i, usize::MAX)).collect()
+    }
+
+    /// The first global views, at most this many.
+    pub(super) fn globals(&self, count: usize) -> Pixels<'_> {
+        self.first(0, count)
+    }
+
+    fn first(&self, group: usize, count: usize) -> Pixels<'_> {
+        pixels(&self.batch.groups[group], self.uploaded.get(group), count)
     }
 }
 
@@ -103,7 +109,7 @@ fn send_ahead(mut loader: Loader, device: &Device, batches: &SyncSender<Sent>, r
         returned.try_iter().for_each(|batch| loader.recycle(batch));
         let next = loader.next().map(|batch| {
             batch.map(|batch| {
-                let uploaded = batch.groups.iter().filter_map(|g| device.upload_pixels(&g.pixels)).collect();
+                let uploaded = batch.groups.iter().filter_map(|group| upload(device, group)).collect();
                 Fed { batch, uploaded }
             })
         });

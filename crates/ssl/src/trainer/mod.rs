@@ -28,8 +28,8 @@ use crate::schedule::{Schedules, StepValues};
 pub(crate) use feed::AHEAD;
 use feed::{Fed, Feed};
 pub(crate) use setup::PREFETCH;
-use setup::first_pixels;
-pub use setup::{learner_options, loader_config, pixels, view_shapes, vit_config};
+use setup::can_finish;
+pub use setup::{learner_options, loader_config, upload, view_shapes, vit_config};
 
 /// Share of the time spent waiting for data from which on that is worth a word.
 const MUCH_WAITING: f64 = 0.2;
@@ -222,7 +222,8 @@ impl Trainer {
     pub fn run(&mut self, observer: &mut dyn Observer) -> Result<Outcome, TrainError> {
         let (total, per_epoch) = (self.schedules.total_steps(), self.schedules.steps_per_epoch());
         let start = (self.step / per_epoch, (self.step % per_epoch) as usize);
-        let config = loader_config(&self.recipe);
+        let mut config = loader_config(&self.recipe);
+        config.finish = !can_finish(self.learner.device(), &config);
         let loader = Loader::start(self.source.clone(), config, start.0, start.1, self.recipe.epochs() as u64)?;
         let mut feed = Feed::new(loader, self.learner.device())?;
         let mut pace = Pace::new();
@@ -248,7 +249,7 @@ impl Trainer {
             let (step, epoch) = (self.step, values.epoch);
             observer.step(&Progress { step, total_steps: total, epoch, loss, images_per_second, data_wait });
             if self.step.is_multiple_of(self.recipe.log_every() as u64) || self.step == total {
-                self.log(&fed.batch, &report, &values, &pace, observer)?;
+                self.log(&fed, &report, &values, &pace, observer)?;
                 if data_wait > MUCH_WAITING {
                     observer.say(&feed.advice());
                 }
@@ -317,14 +318,13 @@ impl Trainer {
 
     fn log(
         &mut self,
-        batch: &Batch,
+        fed: &Fed,
         report: &StepReport,
         values: &StepValues,
         pace: &Pace,
         observer: &mut dyn Observer,
     ) -> Result<(), TrainError> {
-        let globals = first_pixels(&batch.groups[0], RANK_ROWS);
-        let features = self.learner.teacher_features(&[globals])?;
+        let features = self.learner.teacher_features(&[fed.globals(RANK_ROWS)])?;
         let magnitude = &self.learner.student[self.learner.head().magnitude()];
         let vitals = self.health.vitals(report, magnitude, self.recipe.student_temp(), Some(&features));
         self.verdict = vitals.in_words(self.recipe.out_dim()).filter(|_| !values.last_layer_frozen);

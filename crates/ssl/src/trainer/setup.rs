@@ -1,10 +1,12 @@
 //! From a checked recipe to the parts that a run is made of.
 
-use data::views::MultiCrop;
+use data::augment::blur::BoxKernel;
+use data::augment::hue_shift;
+use data::views::{Adjustment, Finish, Jitter, MultiCrop};
 use data::{CropGroup, LoaderConfig, normalization};
 use model::{ConfigError, HeadConfig, VitConfig};
-use tensor::UploadedPixels;
-use tensor::ops::{AdamW, PixelData, Pixels};
+use tensor::ops::{AdamW, BoxBlur, ColorStep, PixelData, Pixels, ViewEdit};
+use tensor::{Device, UploadedPixels};
 
 use crate::learner::LearnerOptions;
 use crate::loss::{LossOptions, TEACHER_VIEWS};
@@ -56,7 +58,7 @@ pub fn learner_options(recipe: &Recipe) -> Result<LearnerOptions, ConfigError> {
     })
 }
 
-/// The loader of a recipe.
+/// The loader of a recipe. Views are finished by it.
 pub fn loader_config(recipe: &Recipe) -> LoaderConfig {
     let size = |s: crate::recipe::Size| (s.height, s.width);
     let scale = |s: crate::recipe::Interval| (s.low, s.high);
@@ -78,6 +80,7 @@ pub fn loader_config(recipe: &Recipe) -> LoaderConfig {
         },
         channels: recipe.channels(),
         decoding: recipe.decoding(),
+        finish: true,
         max_bad_share: recipe.max_bad_share(),
     }
 }
@@ -97,25 +100,49 @@ pub fn view_shapes(recipe: &Recipe) -> Vec<ViewShape> {
     shapes
 }
 
-/// A group of views as the network takes them.
-pub fn pixels(group: &CropGroup) -> Pixels<'_> {
-    first_pixels(group, group.count)
+/// Whether a device can finish all views of a loader.
+pub fn can_finish(device: &Device, config: &LoaderConfig) -> bool {
+    let MultiCrop { global_size, local_size, .. } = config.views;
+    [global_size, local_size].into_iter().all(|size| device.can_edit(size, config.channels))
 }
 
-/// Those of the first `count` crops of a group; of all, where there are fewer.
-pub fn first_pixels(group: &CropGroup, count: usize) -> Pixels<'_> {
+/// Starts sending a group of views to a GPU, which does what the loader has left to do; none for a CPU.
+pub fn upload(device: &Device, group: &CropGroup) -> Option<UploadedPixels> {
+    if group.finish.is_empty() {
+        return device.upload_pixels(&group.pixels);
+    }
+    let edits: Vec<ViewEdit> = group.finish.iter().map(view_edit).collect();
+    device.upload_views(&group.pixels, (group.height, group.width), &edits)
+}
+
+/// What is left to do to a view, in the numbers that a GPU needs.
+fn view_edit(finish: &Finish) -> ViewEdit {
+    let step = |jitter: &Jitter, step: Adjustment| match step {
+        Adjustment::Brightness => ColorStep::Brightness(jitter.brightness as f32),
+        Adjustment::Contrast => ColorStep::Contrast(jitter.contrast as f32),
+        Adjustment::Saturation => ColorStep::Saturation(jitter.saturation as f32),
+        Adjustment::Hue => ColorStep::Hue(hue_shift(jitter.hue)),
+    };
+    let kernel = finish.blur_sigma.and_then(|sigma| BoxKernel::of_gaussian(sigma as f32));
+    ViewEdit {
+        colors: finish
+            .jitter
+            .map_or([None; 4], |jitter| jitter.order.map(|adjustment| Some(step(&jitter, adjustment)))),
+        grayscale: finish.grayscale,
+        blur: kernel.map(|BoxKernel { radius, inner, outer }| BoxBlur { radius: radius as u32, inner, outer }),
+        solarize_from: finish.solarize_threshold,
+    }
+}
+
+/// The first `count` views of a group as the network takes them, or all where there are fewer; those on the GPU where
+/// they were sent there.
+pub fn pixels<'a>(group: &'a CropGroup, sent: Option<&'a UploadedPixels>, count: usize) -> Pixels<'a> {
+    let CropGroup { height, width, channels, .. } = *group;
     let count = count.min(group.count);
-    let (mean, deviation) = normalization(group.channels);
-    let pixels = &group.pixels[..count * group.height * group.width * group.channels];
-    as_pixels(group, count, PixelData::Bytes { pixels, mean, deviation })
-}
-
-/// The same for a group that was sent to a GPU.
-pub fn uploaded_pixels<'a>(group: &CropGroup, sent: &'a UploadedPixels) -> Pixels<'a> {
-    let (mean, deviation) = normalization(group.channels);
-    as_pixels(group, group.count, PixelData::Uploaded { pixels: sent, first: 0, mean, deviation })
-}
-
-fn as_pixels<'a>(group: &CropGroup, count: usize, data: PixelData<'a>) -> Pixels<'a> {
-    Pixels { count, height: group.height, width: group.width, channels: group.channels, data }
+    let (mean, deviation) = normalization(channels);
+    let data = match sent {
+        Some(pixels) => PixelData::Uploaded { pixels, first: 0, mean, deviation },
+        None => PixelData::Bytes { pixels: &group.pixels[..count * height * width * channels], mean, deviation },
+    };
+    Pixels { count, height, width, channels, data }
 }

@@ -1,6 +1,6 @@
 //! Images copied to the GPU ahead of the step that reads them.
 //!
-//! The copy runs on a stream of its own, beside the step before. Pinned memory and device memory of a batch form a slot,
+//! The copy, and what is to be done to the images after it, run on a stream of their own, beside the step before. Pinned memory and device memory of a batch form a slot,
 //! which later batches use again: two events say when the copy into it is through, and when the last kernel that read it
 //! is. Slots have memory of their own, because that of tensors is handed on in the order of the other stream.
 
@@ -10,6 +10,11 @@ use cudarc::driver::{result, sys};
 
 use super::Cuda;
 use super::memory::{Arena, Piece};
+use super::views::Packed;
+use crate::ops::ViewEdit;
+
+/// Of the edits behind the pixels.
+const ALIGNMENT: usize = 16;
 
 /// Room for the bytes of a batch.
 struct Slot {
@@ -46,6 +51,11 @@ unsafe impl Send for UploadedPixels {}
 unsafe impl Sync for UploadedPixels {}
 
 impl UploadedPixels {
+    /// Bytes of GPU memory that this many bytes of pixels take, with what is to be done to this many views of them.
+    pub fn room(pixels: usize, edits: usize) -> usize {
+        pixels.next_multiple_of(ALIGNMENT) + edits * size_of::<Packed>()
+    }
+
     /// Number of bytes.
     pub fn len(&self) -> usize {
         self.len
@@ -112,23 +122,33 @@ impl Cuda {
         }
     }
 
-    /// Starts copying bytes to the GPU and returns before they are there.
-    pub(crate) fn upload_pixels(&self, pixels: &[u8]) -> UploadedPixels {
+    /// Starts copying bytes to the GPU and returns before they are there. Where there are edits, one for each view of this
+    /// (height, width), they are made as soon as the bytes are.
+    pub(crate) fn upload_pixels(&self, pixels: &[u8], size: (usize, usize), edits: &[ViewEdit]) -> UploadedPixels {
         self.bind();
         let can_be_sent = self.is_well() && !pixels.is_empty();
-        let slot =
-            can_be_sent.then(|| self.gpu.slots.take(pixels.len()).or_else(|| self.new_slot(pixels.len()))).flatten();
+        let room = UploadedPixels::room(pixels.len(), edits.len());
+        let slot = can_be_sent.then(|| self.gpu.slots.take(room).or_else(|| self.new_slot(room))).flatten();
         if let Some(slot) = &slot {
+            let stream = self.gpu.slots.stream;
+            let edits_at = UploadedPixels::room(pixels.len(), 0);
             // SAFETY: the slot is ours alone and large enough. Its pinned memory may be written once the copy before is
             // through, its device memory once the kernels that read it are.
             let done = unsafe {
                 result::event::synchronize(slot.copied).and_then(|()| {
                     std::ptr::copy_nonoverlapping(pixels.as_ptr(), slot.pinned, pixels.len());
-                    let staged = std::slice::from_raw_parts(slot.pinned.cast_const(), pixels.len());
+                    for (i, edit) in edits.iter().enumerate() {
+                        slot.pinned.add(edits_at).cast::<Packed>().add(i).write(Packed::new(edit));
+                    }
+                    let staged = std::slice::from_raw_parts(slot.pinned.cast_const(), room);
                     let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-                    result::stream::wait_event(self.gpu.slots.stream, slot.read, flags)?;
-                    result::memcpy_htod_async(slot.device.address(), staged, self.gpu.slots.stream)?;
-                    result::event::record(slot.copied, self.gpu.slots.stream)
+                    result::stream::wait_event(stream, slot.read, flags)?;
+                    result::memcpy_htod_async(slot.device.address(), staged, stream)?;
+                    if !edits.is_empty() {
+                        let at = slot.device.address();
+                        self.edit_views(stream, (at, at + edits_at as u64), size, edits.len());
+                    }
+                    result::event::record(slot.copied, stream)
                 })
             };
             self.check("copying images to the GPU", done);

@@ -36,6 +36,7 @@ sources!(
     residual,
     softmax,
     tokens,
+    views,
 );
 
 /// Compiling or loading a kernel went wrong.

@@ -10,6 +10,7 @@ mod optimizer;
 mod prototypes;
 mod residual;
 mod tokens;
+mod views;
 
 #[cfg(test)]
 mod gradients;
@@ -30,3 +31,4 @@ pub use prototypes::{
 };
 pub use residual::{gather, scatter_add};
 pub use tokens::{Grid, PixelData, Pixels, TokenLayout, assemble_tokens, assemble_tokens_backward, patchify};
+pub use views::{BoxBlur, ColorStep, ViewEdit};

@@ -1,0 +1,66 @@
+//! Views that are cut out by the loader and finished on a GPU beside those that the loader finishes itself: the same
+//! bytes. Runs where `DINO_VMF_TEST_GPU` is set (`tools/gpu-test`), and is skipped elsewhere.
+
+mod gpu_device;
+
+use std::sync::Arc;
+
+use data::{CropGroup, Image, Loader, LoaderConfig, MultiCrop, Source, Split, augment};
+use gpu_device::gpu;
+use ssl::trainer::upload;
+use tensor::ops::{ColorStep, PixelData, Pixels, ViewEdit, patchify};
+use tensor::{CudaPrecision, Device, UploadedPixels};
+
+/// The bytes of views on a GPU, by way of patches of one pixel.
+fn bytes(device: &Device, sent: &UploadedPixels, count: usize, (height, width): (usize, usize)) -> Vec<u8> {
+    let data = PixelData::Uploaded { pixels: sent, first: 0, mean: &[0.0; 3], deviation: &[1.0 / 255.0; 3] };
+    let values = patchify(device, &[Pixels { count, height, width, channels: 3, data }], 1).to_f32();
+    device.finish().unwrap();
+    values.into_iter().map(|value| value.round() as u8).collect()
+}
+
+fn batches(source: &Arc<dyn Source>, config: LoaderConfig) -> Vec<Vec<CropGroup>> {
+    let mut loader = Loader::start(source.clone(), config, 0, 0, 2).unwrap();
+    std::iter::from_fn(|| loader.next().unwrap()).map(|batch| batch.groups).collect()
+}
+
+#[test]
+fn a_gpu_finishes_views_as_the_loader_does() {
+    let Some(device) = gpu(CudaPrecision::F32) else { return };
+    let source = data::open("synthetic:train=24,size=60", Split::Train, 0).unwrap();
+    // Sides that are no multiple of anything, one that does not fit into a block's shared memory eight rows at a time,
+    // and boxes as wide as the image. Two epochs of 24 images in four views each: all orders of the colour steps.
+    for (global_size, local_size, blur_sigma) in [
+        ((224, 224), (96, 96), (0.1, 2.0)),
+        ((37, 29), (1, 3), (0.1, 2.0)),
+        ((9, 1500), (1500, 9), (0.1, 2.0)),
+        ((50, 50), (21, 64), (2.0, 30.0)),
+    ] {
+        let views = MultiCrop { global_size, local_size, local_crops: 2, blur_sigma, ..MultiCrop::dino() };
+        let config = |finish| LoaderConfig { batch_size: 8, views: views.clone(), finish, ..LoaderConfig::default() };
+        let (expected, cut) = (batches(&source, config(true)), batches(&source, config(false)));
+        assert_eq!(expected.len(), 6);
+        for (expected, cut) in expected.iter().flatten().zip(cut.iter().flatten()) {
+            let size = (cut.height, cut.width);
+            let found = bytes(&device, &upload(&device, cut).unwrap(), cut.count, size);
+            let differ = found.iter().zip(&expected.pixels).filter(|(a, b)| a != b).count();
+            assert_eq!(differ, 0, "of {} bytes, views of {size:?}", found.len());
+            assert!(cut.pixels != expected.pixels, "nothing was left to do");
+        }
+    }
+}
+
+#[test]
+fn a_gpu_turns_the_hue_of_every_colour_as_the_loader_does() {
+    let Some(device) = gpu(CudaPrecision::F32) else { return };
+    const SIDE: usize = 4096;
+    let colors: Vec<u8> = (0..1u32 << 24).flat_map(|i| [i as u8, (i >> 8) as u8, (i >> 16) as u8]).collect();
+    for turn in [0.0, 0.1, -0.1, 0.49] {
+        let mut image = Image::from_pixels(SIDE, SIDE, 3, colors.clone());
+        augment::hue(&mut image, turn);
+        let hue = ColorStep::Hue(augment::hue_shift(turn));
+        let edit = ViewEdit { colors: [Some(hue), None, None, None], ..ViewEdit::default() };
+        let sent = device.upload_views(&colors, (SIDE, SIDE), &[edit]).unwrap();
+        assert!(bytes(&device, &sent, 1, (SIDE, SIDE)) == image.pixels, "a turn of {turn}");
+    }
+}
