@@ -31,32 +31,42 @@ pub(crate) struct Entry {
 }
 
 /// A block and the branches of it that are taken.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct BlockOfStep<'a> {
     pub block: &'a Block,
-    pub choice: Option<&'a BlockChoice>,
+    choice: Option<&'a BlockChoice>,
+    attention: Branch,
+    mlp: Branch,
 }
 
-impl BlockOfStep<'_> {
-    fn attention_branch(&self, rows: &Rows) -> Branch {
-        Branch::new(rows, self.choice.map(|c| (&c.attention[..], c.scale)))
+impl<'a> BlockOfStep<'a> {
+    /// Of all tokens.
+    pub fn new(block: &'a Block, choice: Option<&'a BlockChoice>, rows: &Rows) -> Self {
+        Self { block, choice, attention: attention_branch(choice, rows), mlp: mlp_branch(choice, rows) }
     }
 
-    fn mlp_branch(&self, rows: &Rows) -> Branch {
-        Branch::new(rows, self.choice.map(|c| (&c.mlp[..], c.scale)))
+    /// The last one of a network, whose MLP is for the class tokens alone.
+    pub fn last(block: &'a Block, choice: Option<&'a BlockChoice>, rows: &Rows) -> Self {
+        let one_each = Rows::one_each(rows.segments());
+        Self { block, choice, attention: attention_branch(choice, rows), mlp: mlp_branch(choice, &one_each) }
+    }
+
+    /// The rows of its branches.
+    pub fn rows(&self) -> [&Rows; 2] {
+        [&self.attention.rows, &self.mlp.rows]
     }
 
     /// The start of a network.
-    pub fn enter(&self, p: &ParamSet, x: Tensor, rows: &Rows) -> Entry {
-        let branch = self.attention_branch(rows);
+    pub fn enter(&self, p: &ParamSet, x: Tensor) -> Entry {
+        let branch = self.attention.clone();
         let (normed, statistics) = self.block.norm1.forward(p, &x, &branch.rows);
         Entry { branch, norm: NormSaved { x, normed, statistics } }
     }
 
     /// All tokens, up to the entry of the next block.
-    pub fn forward(&self, p: &ParamSet, entry: Entry, rows: &Rows, next: BlockOfStep<'_>) -> (Entry, BlockSaved) {
-        let (activated, mut saved) = self.up_to_activations(p, entry, rows);
-        let (branch, mlp) = (next.attention_branch(rows), &mut saved.mlp);
+    pub fn forward(&self, p: &ParamSet, entry: Entry, next: &BlockOfStep<'_>) -> (Entry, BlockSaved) {
+        let (activated, mut saved) = self.up_to_activations(p, entry);
+        let (branch, mlp) = (next.attention.clone(), &mut saved.mlp);
         let last = (&self.block.fc2, &activated);
         let norm = next.block.norm1.after_branch(p, &mlp.norm.x, &mlp.branch, last, &branch.rows);
         mlp.hidden.keep(activated);
@@ -64,18 +74,18 @@ impl BlockOfStep<'_> {
     }
 
     /// What the forward pass kept, from the block's input.
-    pub fn recompute(&self, p: &ParamSet, x: Tensor, rows: &Rows) -> BlockSaved {
-        let (activated, mut saved) = self.up_to_activations(p, self.enter(p, x, rows), rows);
+    pub fn recompute(&self, p: &ParamSet, x: Tensor) -> BlockSaved {
+        let (activated, mut saved) = self.up_to_activations(p, self.enter(p, x));
         saved.mlp.hidden.keep(activated);
         saved
     }
 
     /// All but the last layer, whose input is returned.
-    fn up_to_activations(&self, p: &ParamSet, entry: Entry, rows: &Rows) -> (Tensor, BlockSaved) {
+    fn up_to_activations(&self, p: &ParamSet, entry: Entry) -> (Tensor, BlockSaved) {
         let (block, Entry { branch, norm }) = (self.block, entry);
         let qkv = ops::linear(&norm.normed, &block.qkv.affine(p));
         let attended = ops::attention(&qkv, &branch.rows, block.heads);
-        let mlp_branch = self.mlp_branch(rows);
+        let mlp_branch = self.mlp.clone();
         let middle = block.norm2.after_branch(p, &norm.x, &branch, (&block.proj, &attended.out), &mlp_branch.rows);
         let (activated, hidden) = ops::linear_gelu(&middle.normed, &block.fc1.affine(p));
         let attention = AttentionSaved { branch, norm, qkv, attended };
@@ -85,15 +95,14 @@ impl BlockOfStep<'_> {
     /// The class tokens alone, as a compact matrix with one row a segment.
     pub fn forward_class(&self, p: &ParamSet, entry: Entry, rows: &Rows) -> (Tensor, ClassBlockSaved) {
         let (block, Entry { branch, norm }) = (self.block, entry);
-        let one_each = Rows::one_each(rows.segments());
-        let class_branch = self.attention_branch(&one_each);
+        let class_branch = attention_branch(self.choice, &Rows::one_each(rows.segments()));
         let class_rows = branch.rows.compact().first_of_each();
         let class_normed = ops::gather(&norm.normed, &class_rows, 1.0);
         let q = ops::linear(&class_normed, &block.qkv.affine(p).part(0..block.dim));
         let kv = ops::linear(&norm.normed, &block.qkv.affine(p).part(block.dim..3 * block.dim));
         let attended = ops::class_attention(&q, &kv, &branch.rows, block.heads);
         let class_x = ops::gather(&norm.x, &rows.first_of_each(), 1.0);
-        let mlp_branch = self.mlp_branch(&one_each);
+        let mlp_branch = self.mlp.clone();
         let projected = (&block.proj, &attended.out);
         let middle = block.norm2.after_branch(p, &class_x, &class_branch, projected, &mlp_branch.rows);
         let rows = rows.clone();
@@ -105,6 +114,14 @@ impl BlockOfStep<'_> {
         hidden.keep(activated);
         (out, ClassBlockSaved { attention, mlp: MlpSaved { branch: mlp_branch, norm: middle, hidden } })
     }
+}
+
+fn attention_branch(choice: Option<&BlockChoice>, rows: &Rows) -> Branch {
+    Branch::new(rows, choice.map(|c| (&c.attention[..], c.scale)))
+}
+
+fn mlp_branch(choice: Option<&BlockChoice>, rows: &Rows) -> Branch {
+    Branch::new(rows, choice.map(|c| (&c.mlp[..], c.scale)))
 }
 
 /// What the derivative of the MLP half needs.

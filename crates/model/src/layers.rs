@@ -123,7 +123,7 @@ impl LayerNorm {
 }
 
 /// The rows that take a residual branch, and what the branch is multiplied by.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Branch {
     pub rows: Rows,
     pub scale: f64,

@@ -100,8 +100,8 @@ impl Vit {
         for block in first {
             x = block.infer(p, &x, &rows);
         }
-        let last = BlockOfStep { block: last, choice: None };
-        let (class, _) = last.forward_class(p, last.enter(p, x, &rows), &rows);
+        let last = BlockOfStep::last(last, None, &rows);
+        let (class, _) = last.forward_class(p, last.enter(p, x), &rows);
         Ok(self.norm.forward(p, &class, &Rows::one_each(rows.segments())).0)
     }
 
@@ -115,13 +115,14 @@ impl Vit {
     ) -> Result<(Tensor, VitSaved), ConfigError> {
         let (tokens, patches) = self.cut(device, images)?;
         let (x, rows) = self.embed(p, &tokens, &patches);
-        let of_step = self.of_step(drop_path);
+        let of_step = self.of_step(drop_path, &rows);
         let (last, first) = of_step.split_last().ok_or(ConfigError::Zero { what: "the depth" })?;
-        let mut entry = of_step[0].enter(p, x, &rows);
+        device.prepare_rows(&of_step.iter().flat_map(BlockOfStep::rows).collect::<Vec<_>>());
+        let mut entry = of_step[0].enter(p, x);
         let mut blocks = Vec::with_capacity(first.len());
         for (i, block) in first.iter().enumerate() {
             let saved;
-            (entry, saved) = block.forward(p, entry, &rows, of_step[i + 1]);
+            (entry, saved) = block.forward(p, entry, &of_step[i + 1]);
             blocks.push(if self.keeps_inputs_only {
                 Kept::Input(saved.into_input())
             } else {
@@ -145,13 +146,14 @@ impl Vit {
             Some(block) => block.backward_class(p, last, d_class, grads),
             None => return,
         };
-        let of_step = self.of_step(drop_path.as_ref());
-        for (i, kept) in blocks.into_iter().enumerate().rev() {
+        for (i, (kept, block)) in blocks.into_iter().zip(&self.blocks).enumerate().rev() {
             let saved = match kept {
                 Kept::All(saved) => *saved,
-                Kept::Input(x) => of_step[i].recompute(p, x, &rows),
+                Kept::Input(x) => {
+                    BlockOfStep::new(block, drop_path.as_ref().map(|d| d.block(i)), &rows).recompute(p, x)
+                }
             };
-            dx = of_step[i].block.backward(p, saved, dx, grads);
+            dx = block.backward(p, saved, dx, grads);
         }
         let (d_token, d_position) = grads.pair_mut(self.class_token, self.position);
         let d_patches = ops::assemble_tokens_backward(&tokens, &dx, d_token, d_position);
@@ -159,8 +161,12 @@ impl Vit {
     }
 
     /// The blocks with the branches that are taken.
-    fn of_step<'a>(&'a self, drop_path: Option<&'a DropPath>) -> Vec<BlockOfStep<'a>> {
-        let of_step = |(i, block)| BlockOfStep { block, choice: drop_path.map(|d| d.block(i)) };
+    fn of_step<'a>(&'a self, drop_path: Option<&'a DropPath>, rows: &Rows) -> Vec<BlockOfStep<'a>> {
+        let last = self.blocks.len().saturating_sub(1);
+        let of_step = |(i, block)| {
+            let make = if i == last { BlockOfStep::last } else { BlockOfStep::new };
+            make(block, drop_path.map(|d| d.block(i)), rows)
+        };
         self.blocks.iter().enumerate().map(of_step).collect()
     }
 

@@ -6,6 +6,7 @@ use crate::cpu::Cpu;
 use crate::cuda::views::can_edit;
 use crate::cuda::{Cuda, KernelTime, UploadedPixels};
 use crate::ops::ViewEdit;
+use crate::rows::Rows;
 use crate::tensor::{DType, Tensor};
 
 /// The element type that a CPU device computes in.
@@ -249,6 +250,14 @@ impl Device {
     /// Whether views of this (height, width) and number of channels can be sent with [`Self::upload_views`].
     pub fn can_edit(&self, (height, width): (usize, usize), channels: usize) -> bool {
         self.is_gpu() && can_edit(height, width, channels)
+    }
+
+    /// Makes the form of these rows that a GPU needs, all at once; otherwise each is made when an operation first asks for
+    /// it. Nothing for a CPU.
+    pub fn prepare_rows(&self, rows: &[&Rows]) {
+        if let Some(cuda) = self.as_cuda() {
+            cuda.prepare_rows(rows);
+        }
     }
 
     /// Makes a GPU fail under a kernel, as one does that is lost: for tests. Nothing can be computed on it by this process

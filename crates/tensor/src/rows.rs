@@ -77,6 +77,16 @@ impl Rows {
         self.inner.on_device.get_or_init(make)
     }
 
+    /// Whether it has been made.
+    pub(crate) fn is_on_device(&self) -> bool {
+        self.inner.on_device.get().is_some()
+    }
+
+    /// Whether both are copies of one and the same.
+    pub(crate) fn is_same(&self, other: &Rows) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// Rows of the large matrix.
     pub fn source_rows(&self) -> usize {
         self.inner.source_rows

@@ -1,13 +1,17 @@
 //! The rows of an operation as a kernel needs them.
 
+use std::sync::Arc;
+
 use super::{Cuda, CudaBuffer, arguments};
 use crate::rows::Rows;
 use crate::tensor::DType;
 
 /// Maps between the packed and the compact matrix of some [`Rows`], and where segments begin in the compact one.
 pub(crate) struct DeviceRows {
-    /// Where segments begin in the compact matrix and where it ends, then where they begin in the packed one.
-    places: CudaBuffer,
+    /// What was sent for all rows that were made together.
+    _sent: Arc<CudaBuffer>,
+    /// Where in it the beginnings of segments in the compact matrix are, and its end.
+    offsets: u64,
     /// Both maps; none where the two matrices are the same.
     maps: Option<(CudaBuffer, CudaBuffer)>,
     groups: Vec<Group>,
@@ -21,33 +25,48 @@ pub(crate) struct Group {
     pub length: usize,
 }
 
+/// Words of what `row_maps` reads for one pair of maps: four addresses and two numbers.
+const JOB_WORDS: usize = 10;
+
 impl DeviceRows {
-    fn new(cuda: &Cuda, rows: &Rows) -> Self {
-        let starts = (0..rows.segments()).map(|s| rows.start(s));
-        // One copy for both: a small copy costs the stream as much as a small kernel.
-        let places: Vec<i32> = rows.offsets().iter().copied().chain(starts).map(|x| x as i32).collect();
-        let places = cuda.uploaded(&places);
-        let maps = (rows.count() != rows.source_rows()).then(|| {
-            let starts = places.address() + (rows.offsets().len() * size_of::<i32>()) as u64;
-            let (source_of, compact_of) =
-                (cuda.allocate(rows.count(), DType::F32), cuda.allocate(rows.source_rows(), DType::F32));
-            let arguments = arguments![
-                starts,
-                places.address(),
-                rows.segments() as i32,
-                rows.source_rows() as i32,
-                source_of.address(),
-                compact_of.address(),
-            ];
-            cuda.launch(("residual", "row_maps"), (rows.segments() as u32 + 1, 1, 1), (64, 1), 0, &arguments);
-            (source_of, compact_of)
+    /// The device's form of some rows, with one copy and one kernel for all of them: small ones cost the stream more time
+    /// than their work.
+    fn make(cuda: &Cuda, all: &[&Rows]) -> Vec<Self> {
+        let is_part = |rows: &&&Rows| rows.count() != rows.source_rows();
+        let jobs = all.iter().filter(is_part).count();
+        let places: usize = all.iter().map(|rows| rows.offsets().len() + rows.segments()).sum();
+        let sent = Arc::new(cuda.scratch((jobs * JOB_WORDS + places) * size_of::<i32>()));
+        let address = |word: usize| sent.address() + (word * size_of::<i32>()) as u64;
+        // First what the kernel reads for each pair of maps, then the beginnings of all segments.
+        let (mut head, mut tail): (Vec<i32>, Vec<i32>) = (Vec::new(), Vec::new());
+        let made = all.iter().map(|rows| {
+            let offsets = address(jobs * JOB_WORDS + tail.len());
+            tail.extend(rows.offsets().iter().map(|&offset| offset as i32));
+            let starts = address(jobs * JOB_WORDS + tail.len());
+            tail.extend((0..rows.segments()).map(|s| rows.start(s) as i32));
+            let maps = is_part(&rows).then(|| {
+                let map = |rows| cuda.allocate(rows, DType::F32);
+                let (source_of, compact_of) = (map(rows.count()), map(rows.source_rows()));
+                for address in [starts, offsets, source_of.address(), compact_of.address()] {
+                    head.extend([address as i32, (address >> 32) as i32]);
+                }
+                head.extend([rows.segments() as i32, rows.source_rows() as i32]);
+                (source_of, compact_of)
+            });
+            Self { _sent: sent.clone(), offsets, maps, groups: groups(rows) }
         });
-        Self { places, maps, groups: groups(rows) }
+        let made = made.collect();
+        head.append(&mut tail);
+        cuda.upload(sent.address(), &head);
+        let blocks = all.iter().map(|rows| rows.segments() + 1).max().unwrap_or(0);
+        let grid = (blocks as u32, jobs as u32, 1);
+        cuda.launch(("residual", "row_maps"), grid, (64, 1), 0, &arguments![sent.address()]);
+        made
     }
 
     /// Where each segment begins in the compact matrix.
     pub(crate) fn offsets(&self) -> u64 {
-        self.places.address()
+        self.offsets
     }
 
     /// The packed row of each compact one; null for the same.
@@ -85,7 +104,24 @@ fn groups(rows: &Rows) -> Vec<Group> {
 impl Cuda {
     /// The device's form of some rows, made when first asked for.
     pub(crate) fn rows<'a>(&self, rows: &'a Rows) -> &'a DeviceRows {
-        rows.on_device(|| DeviceRows::new(self, rows))
+        self.prepare_rows(&[rows]);
+        rows.on_device(|| unreachable!("it was just made"))
+    }
+
+    /// Makes the device's form of those rows that do not have it.
+    pub(crate) fn prepare_rows(&self, all: &[&Rows]) {
+        let mut missing: Vec<&Rows> = Vec::new();
+        for &rows in all {
+            if !rows.is_on_device() && !missing.iter().any(|other| other.is_same(rows)) {
+                missing.push(rows);
+            }
+        }
+        if missing.is_empty() {
+            return;
+        }
+        for (rows, made) in missing.iter().zip(DeviceRows::make(self, &missing)) {
+            rows.on_device(|| made);
+        }
     }
 }
 

@@ -72,18 +72,27 @@ extern "C" __global__ void scatter_add(const act* compact, const int* source_of,
     x[at] = from_float<act>(to_float(x[at]) + scale * to_float(compact[i]));
 }
 
-// The two maps of some segments: segment s is rows starts[s].. of the packed matrix and offsets[s]..offsets[s + 1] of
-// the compact one, in the same order. A block takes a segment and the rows of no segment before it; one block more takes
-// those after the last.
-extern "C" __global__ void row_maps(const int* starts, const int* offsets, int segments, int source_rows, int* source_of,
-                                    int* compact_of) {
-    int s = blockIdx.x, start = s < segments ? starts[s] : source_rows;
-    int before = s > 0 ? starts[s - 1] + offsets[s] - offsets[s - 1] : 0;
-    for (int row = before + threadIdx.x; row < start; row += blockDim.x) compact_of[row] = -1;
-    if (s == segments) return;
-    int offset = offsets[s], length = offsets[s + 1] - offset;
+// Some segments of a packed matrix: segment s is rows starts[s].. of it and offsets[s]..offsets[s + 1] of the compact
+// one, in the same order. As cuda/rows.rs writes it.
+struct Segments {
+    const int *starts, *offsets;
+    int *source_of, *compact_of;
+    int count, source_rows;
+};
+
+// The two maps of each of some. A block takes a segment of one of them and the rows of no segment before it; one block
+// more takes those after the last.
+extern "C" __global__ void row_maps(const Segments* all) {
+    const Segments m = all[blockIdx.y];
+    int s = blockIdx.x;
+    if (s > m.count) return;
+    int start = s < m.count ? m.starts[s] : m.source_rows;
+    int before = s > 0 ? m.starts[s - 1] + m.offsets[s] - m.offsets[s - 1] : 0;
+    for (int row = before + threadIdx.x; row < start; row += blockDim.x) m.compact_of[row] = -1;
+    if (s == m.count) return;
+    int offset = m.offsets[s], length = m.offsets[s + 1] - offset;
     for (int i = threadIdx.x; i < length; i += blockDim.x) {
-        source_of[offset + i] = start + i;
-        compact_of[start + i] = offset + i;
+        m.source_of[offset + i] = start + i;
+        m.compact_of[start + i] = offset + i;
     }
 }
