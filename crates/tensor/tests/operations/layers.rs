@@ -12,6 +12,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         Operation { name: "mlp", tolerance: 2e-6, run: mlp },
         Operation { name: "residual branch", tolerance: 1e-6, run: residual },
         Operation { name: "residual and norm", tolerance: 2e-6, run: residual_norm },
+        Operation { name: "rows made ready together", tolerance: 1e-6, run: prepared_rows },
         Operation { name: "layer norm", tolerance: 1e-6, run: layer_norm },
         Operation { name: "layer norm of other widths", tolerance: 1e-6, run: other_layer_norm },
         Operation { name: "batch norm", tolerance: 2e-6, run: batch_norm },
@@ -109,6 +110,27 @@ fn residual(d: &Device) -> Outputs {
     let mut scattered = stream.duplicate();
     ops::scatter_add(&gathered, &rows, 0.3, &mut scattered);
     vec![("y", y.to_f64()), ("gathered", gathered.to_f64()), ("scattered", scattered.to_f64())]
+}
+
+/// Rows of several kinds that are made ready together, some of them twice.
+fn prepared_rows(d: &Device) -> Outputs {
+    let (all, few) = (segments(), segments().keep(&(0..31).map(|i| i % 7 == 3).collect::<Vec<_>>()));
+    let prepared = [kept(), all.clone(), few.clone(), few.first_of_each(), all.keep(&[false; 31]), Rows::one_each(9)];
+    d.prepare_rows(&[&prepared[0], &prepared[1], &prepared[1], &few, &prepared[3], &prepared[4], &prepared[5]]);
+    d.prepare_rows(&[]);
+    let mut outputs = Vec::new();
+    for rows in &prepared {
+        let x = normal(d, 1, &[rows.source_rows(), 24]);
+        let gathered = ops::gather(&x, rows, 0.8);
+        let branch = normal(d, 2, &[rows.count(), 24]);
+        let (w, b) = (weight(d, 3, 24, 24), exact(d, 4, &[24]));
+        let added = ops::linear_residual(&x, rows, 1.5, &branch, &Affine::new(&w, &b));
+        outputs.push(("added", added.to_f64()));
+        if rows.count() > 0 {
+            outputs.push(("gathered", gathered.to_f64()));
+        }
+    }
+    outputs
 }
 
 /// A branch and the norm after it, with the rows of each the whole or a part of the stream.
