@@ -3,12 +3,13 @@
 
 mod gpu_device;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use data::{CropGroup, Image, Loader, LoaderConfig, MultiCrop, Source, Split, augment};
 use gpu_device::gpu;
 use ssl::trainer::upload;
-use tensor::ops::{ColorStep, PixelData, Pixels, ViewEdit, patchify};
+use tensor::ops::{BoxBlur, ColorStep, PixelData, Pixels, ViewEdit, patchify};
 use tensor::{CudaPrecision, Device, UploadedPixels};
 
 /// The bytes of views on a GPU, by way of patches of one pixel.
@@ -29,7 +30,8 @@ fn a_gpu_finishes_views_as_the_loader_does() {
     let Some(device) = gpu(CudaPrecision::F32) else { return };
     let source = data::open("synthetic:train=24,size=60", Split::Train, 0).unwrap();
     // Sides that are no multiple of anything, one that does not fit into a block's shared memory eight rows at a time,
-    // and boxes as wide as the image. Two epochs of 24 images in four views each: all orders of the colour steps.
+    // and boxes as wide as the image.
+    let mut orders = HashSet::new();
     for (global_size, local_size, blur_sigma) in [
         ((224, 224), (96, 96), (0.1, 2.0)),
         ((37, 29), (1, 3), (0.1, 2.0)),
@@ -46,8 +48,26 @@ fn a_gpu_finishes_views_as_the_loader_does() {
             let differ = found.iter().zip(&expected.pixels).filter(|(a, b)| a != b).count();
             assert_eq!(differ, 0, "of {} bytes, views of {size:?}", found.len());
             assert!(cut.pixels != expected.pixels, "nothing was left to do");
+            orders.extend(
+                cut.finish.iter().filter_map(|finish| finish.jitter).map(|jitter| format!("{:?}", jitter.order)),
+            );
         }
     }
+    assert_eq!(orders.len(), 24, "all orders of the colour steps");
+}
+
+/// More views than a grid's second and third side have blocks.
+#[test]
+fn a_gpu_finishes_very_many_views() {
+    let Some(device) = gpu(CudaPrecision::F32) else { return };
+    let (count, edit) = (70_000, ViewEdit { solarize_from: Some(128), ..ViewEdit::default() });
+    let blur = Some(BoxBlur { radius: 0, inner: 1 << 23, outer: 1 << 22 });
+    let edits: Vec<ViewEdit> = (0..count).map(|i| ViewEdit { blur: blur.filter(|_| i % 2 == 1), ..edit }).collect();
+    // Flat views, which no blur changes.
+    let flat: Vec<u8> = (0..count).flat_map(|i| [(i % 251) as u8; 12]).collect();
+    let sent = device.upload_views(&flat, (2, 2), &edits).unwrap();
+    let expected: Vec<u8> = flat.iter().map(|&v| if v < 128 { v } else { 255 - v }).collect();
+    assert!(bytes(&device, &sent, count, (2, 2)) == expected);
 }
 
 #[test]
@@ -58,8 +78,9 @@ fn a_gpu_turns_the_hue_of_every_colour_as_the_loader_does() {
     for turn in [0.0, 0.1, -0.1, 0.49] {
         let mut image = Image::from_pixels(SIDE, SIDE, 3, colors.clone());
         augment::hue(&mut image, turn);
+        let nothing = ColorStep::Brightness(1.0);
         let hue = ColorStep::Hue(augment::hue_shift(turn));
-        let edit = ViewEdit { colors: [Some(hue), None, None, None], ..ViewEdit::default() };
+        let edit = ViewEdit { colors: Some([nothing, hue, nothing, nothing]), ..ViewEdit::default() };
         let sent = device.upload_views(&colors, (SIDE, SIDE), &[edit]).unwrap();
         assert!(bytes(&device, &sent, 1, (SIDE, SIDE)) == image.pixels, "a turn of {turn}");
     }

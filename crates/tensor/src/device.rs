@@ -184,7 +184,8 @@ impl Device {
         }
     }
 
-    /// Waits for all work and reports what went wrong in it. Work on the host is done when its call returns.
+    /// Waits for all work and reports what went wrong in it. Work on the host is done when its call returns; images that are
+    /// on their way to a GPU are waited for by what reads them.
     pub fn finish(&self) -> Result<(), DeviceError> {
         match &*self.inner {
             Inner::Cpu(_) => Ok(()),

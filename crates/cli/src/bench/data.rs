@@ -136,7 +136,7 @@ fn table(source: &dyn Source, config: &LoaderConfig, loaded: &Loaded, cost: &Cos
     let milliseconds = |microseconds: f64| format!("{:.2} ms", microseconds / 1e3);
     let processor = loaded.processor_microseconds();
     let mut text = format!(
-        "{}; batch {}, 2 views of {} pixels + {} of {}, {}\n  {:.1} images/s, {:.0} views/s ({} in {:.1} s, {} unreadable)\n  \
+        "{}; batch {}, 2 views of {} pixels + {} of {}{}, {}\n  {:.1} images/s, {:.0} views/s ({} in {:.1} s, {} unreadable)\n  \
          a worker takes {} for an image{}\n  {} resident at the start, {} at the end, {} at most\n\
          operations, each by itself on one thread, for an image with all its views (mean of {}):\n",
         source.describe(),
@@ -144,6 +144,7 @@ fn table(source: &dyn Source, config: &LoaderConfig, loaded: &Loaded, cost: &Cos
         config.views.global_size.0,
         config.views.local_crops,
         config.views.local_size.0,
+        if config.finish { "" } else { " for a GPU to finish" },
         output::count(config.workers, "worker"),
         loaded.images_per_second(),
         loaded.images_per_second() * config.views.count() as f64,

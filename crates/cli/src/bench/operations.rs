@@ -180,15 +180,18 @@ impl Bench {
             })
             .map_err(|error| ReadError::Decode { name: source.name(index), source: error })?;
         for params in &params {
-            self.make_view(done.divisor(), params, &mut times);
+            self.make_view(done.divisor(), params, config.finish, &mut times);
         }
         Ok(times)
     }
 
-    /// What [`ViewMaker`] does, with a clock on every operation.
-    fn make_view(&mut self, divisor: usize, params: &ViewParams, times: &mut Times) {
+    /// What [`ViewMaker`] does, or the first part of it where views are not finished, with a clock on every operation.
+    fn make_view(&mut self, divisor: usize, params: &ViewParams, finishes: bool, times: &mut Times) {
         let Self { image, maker, blur, view, .. } = self;
         times.time(Operation::Resize, || maker.cut(image, divisor, params, view));
+        if !finishes {
+            return;
+        }
         let finish = &params.finish;
         if let Some(jitter) = &finish.jitter {
             for step in jitter.order {
@@ -231,7 +234,7 @@ mod tests {
         let (mut times, key) = (Times::default(), Key::new(3, Purpose::View));
         for view in 0..recipe.count() {
             let params = recipe.draw(view, bench.image.height, bench.image.width, key);
-            bench.make_view(1, &params, &mut times);
+            bench.make_view(1, &params, true, &mut times);
             assert_eq!(bench.view, data::views::apply(&bench.image, &params), "view {view}");
         }
         assert!(times.of(Operation::Resize) > 0.0 && times.of(Operation::Blur) > 0.0);

@@ -81,6 +81,11 @@ impl Layout {
         Self { batch_size, channels, finished, groups }
     }
 
+    /// Of so many views, those that are left to others to finish.
+    fn unfinished(&self, count: usize) -> usize {
+        if self.finished { 0 } else { count }
+    }
+
     /// Empty groups, or nothing where the memory is not there.
     pub(super) fn allocate(&self) -> Option<Vec<CropGroup>> {
         let group = |&((height, width), views): &((usize, usize), usize)| {
@@ -89,7 +94,9 @@ impl Layout {
             let mut pixels = Vec::new();
             pixels.try_reserve_exact(bytes).ok()?;
             pixels.resize(bytes, 0);
-            let finish = vec![Finish::default(); if self.finished { 0 } else { count }];
+            let mut finish = Vec::new();
+            finish.try_reserve_exact(self.unfinished(count)).ok()?;
+            finish.resize(self.unfinished(count), Finish::default());
             Some(CropGroup { height, width, channels: self.channels, count, pixels, finish })
         };
         self.groups.iter().map(group).collect()
@@ -101,7 +108,7 @@ impl Layout {
             let count = views * self.batch_size;
             (group.height, group.width, group.channels, group.count) == (height, width, self.channels, count)
                 && group.pixels.len() == count * height * width * self.channels
-                && group.finish.len() == if self.finished { 0 } else { count }
+                && group.finish.len() == self.unfinished(count)
         };
         groups.len() == self.groups.len() && groups.iter().zip(&self.groups).all(alike)
     }

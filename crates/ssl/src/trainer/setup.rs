@@ -102,8 +102,9 @@ pub fn view_shapes(recipe: &Recipe) -> Vec<ViewShape> {
 
 /// Whether a device can finish all views of a loader.
 pub fn can_finish(device: &Device, config: &LoaderConfig) -> bool {
-    let MultiCrop { global_size, local_size, .. } = config.views;
-    [global_size, local_size].into_iter().all(|size| device.can_edit(size, config.channels))
+    let MultiCrop { global_size, local_size, local_crops, .. } = config.views;
+    let can_edit = |size| device.can_edit(size, config.channels);
+    can_edit(global_size) && (local_crops == 0 || can_edit(local_size))
 }
 
 /// Starts sending a group of views to a GPU, which does what the loader has left to do; none for a CPU.
@@ -125,9 +126,7 @@ fn view_edit(finish: &Finish) -> ViewEdit {
     };
     let kernel = finish.blur_sigma.and_then(|sigma| BoxKernel::of_gaussian(sigma as f32));
     ViewEdit {
-        colors: finish
-            .jitter
-            .map_or([None; 4], |jitter| jitter.order.map(|adjustment| Some(step(&jitter, adjustment)))),
+        colors: finish.jitter.map(|jitter| jitter.order.map(|adjustment| step(&jitter, adjustment))),
         grayscale: finish.grayscale,
         blur: kernel.map(|BoxKernel { radius, inner, outer }| BoxBlur { radius: radius as u32, inner, outer }),
         solarize_from: finish.solarize_threshold,
@@ -142,7 +141,34 @@ pub fn pixels<'a>(group: &'a CropGroup, sent: Option<&'a UploadedPixels>, count:
     let (mean, deviation) = normalization(channels);
     let data = match sent {
         Some(pixels) => PixelData::Uploaded { pixels, first: 0, mean, deviation },
+        // A network would train on views without their distortions.
+        None if !group.finish.is_empty() => unreachable!("views that nobody has finished"),
         None => PixelData::Bytes { pixels: &group.pixels[..count * height * width * channels], mean, deviation },
     };
     Pixels { count, height, width, channels, data }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_leaves_views_to_the_loader() {
+        let device = Device::cpu(Default::default()).unwrap();
+        assert!(!can_finish(&device, &LoaderConfig::default()));
+    }
+
+    #[test]
+    #[should_panic(expected = "nobody has finished")]
+    fn views_without_their_distortions_are_not_trained_on() {
+        let group = CropGroup {
+            height: 1,
+            width: 1,
+            channels: 3,
+            count: 1,
+            pixels: vec![0; 3],
+            finish: vec![Finish::default()],
+        };
+        pixels(&group, None, 1);
+    }
 }

@@ -11,7 +11,7 @@ use cudarc::driver::result;
 use crate::device::DeviceUse;
 
 /// Every piece begins on such a boundary: enough for any vector access and for the alignment that cuBLASLt likes best.
-const ALIGNMENT: u64 = 512;
+pub(super) const ALIGNMENT: u64 = 512;
 
 /// The least that is asked of the driver at a time.
 const LEAST_BLOCK: u64 = 64 << 20;

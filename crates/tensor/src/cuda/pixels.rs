@@ -13,8 +13,10 @@ use super::memory::{Arena, Piece};
 use super::views::Packed;
 use crate::ops::ViewEdit;
 
-/// Of the edits behind the pixels.
-const ALIGNMENT: usize = 16;
+/// Where the edits of views begin behind so many bytes of pixels.
+fn edits_at(pixels: usize) -> usize {
+    pixels.next_multiple_of(16)
+}
 
 /// Room for the bytes of a batch.
 struct Slot {
@@ -53,7 +55,7 @@ unsafe impl Sync for UploadedPixels {}
 impl UploadedPixels {
     /// Bytes of GPU memory that this many bytes of pixels take, with what is to be done to this many views of them.
     pub fn room(pixels: usize, edits: usize) -> usize {
-        pixels.next_multiple_of(ALIGNMENT) + edits * size_of::<Packed>()
+        (edits_at(pixels) + edits * size_of::<Packed>()).next_multiple_of(super::memory::ALIGNMENT as usize)
     }
 
     /// Number of bytes.
@@ -131,7 +133,7 @@ impl Cuda {
         let slot = can_be_sent.then(|| self.gpu.slots.take(room).or_else(|| self.new_slot(room))).flatten();
         if let Some(slot) = &slot {
             let stream = self.gpu.slots.stream;
-            let edits_at = UploadedPixels::room(pixels.len(), 0);
+            let edits_at = edits_at(pixels.len());
             // SAFETY: the slot is ours alone and large enough. Its pinned memory may be written once the copy before is
             // through, its device memory once the kernels that read it are.
             let done = unsafe {
@@ -140,7 +142,8 @@ impl Cuda {
                     for (i, edit) in edits.iter().enumerate() {
                         slot.pinned.add(edits_at).cast::<Packed>().add(i).write(Packed::new(edit));
                     }
-                    let staged = std::slice::from_raw_parts(slot.pinned.cast_const(), room);
+                    let used = edits_at + edits.len() * size_of::<Packed>();
+                    let staged = std::slice::from_raw_parts(slot.pinned.cast_const(), used);
                     let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
                     result::stream::wait_event(stream, slot.read, flags)?;
                     result::memcpy_htod_async(slot.device.address(), staged, stream)?;

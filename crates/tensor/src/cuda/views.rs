@@ -27,21 +27,21 @@ pub(super) struct Packed {
     inner: u32,
     outer: u32,
 }
-// SAFETY: numbers of four bytes, without gaps, for which all zeros are valid.
-unsafe impl bytemuck::Zeroable for Packed {}
-// SAFETY: as above, and any bits are.
-unsafe impl bytemuck::Pod for Packed {}
 
 impl Packed {
     pub(super) fn new(edit: &ViewEdit) -> Self {
-        let step = |step: &Option<ColorStep>| match *step {
-            None => (0, 0.0),
-            Some(ColorStep::Brightness(factor)) => (1, factor),
-            Some(ColorStep::Contrast(factor)) => (2, factor),
-            Some(ColorStep::Saturation(factor)) => (3, factor),
-            Some(ColorStep::Hue(shift)) => (4, f32::from(shift)),
+        let pack = |step: &ColorStep| match *step {
+            ColorStep::Brightness(factor) => (1, factor),
+            ColorStep::Contrast(factor) => (2, factor),
+            ColorStep::Saturation(factor) => (3, factor),
+            ColorStep::Hue(shift) => (4, f32::from(shift)),
         };
-        let steps = edit.colors.each_ref().map(step);
+        let mut steps = [(0, 0.0); 4];
+        if let Some(colors) = &edit.colors {
+            let contrasts = colors.iter().filter(|step| matches!(step, ColorStep::Contrast(_))).count();
+            assert!(contrasts <= 1, "the kernel knows one mean of a view");
+            steps = colors.each_ref().map(pack);
+        }
         let (radius, inner, outer) = edit.blur.map_or((-1, 0, 0), |blur| (blur.radius as i32, blur.inner, blur.outer));
         Self {
             kinds: steps.map(|(kind, _)| kind),
@@ -85,12 +85,12 @@ impl Cuda {
 
         let arguments = arguments![views, edits, height as i32, width as i32];
         let rows = fitting(ROWS, 2 * width * 3);
-        let grid = (height.div_ceil(rows) as u32, count as u32, 1);
+        let grid = (count as u32, height.div_ceil(rows) as u32, 1);
         let block = (THREADS / rows as u32, rows as u32);
         self.launch_on(stream, ("views", "blur_rows"), grid, block, 2 * rows * width * 3, &arguments);
 
         let across = fitting(COLUMN_BYTES, 2 * height);
-        let grid = ((width * 3).div_ceil(across) as u32, count as u32, 1);
+        let grid = (count as u32, (width * 3).div_ceil(across) as u32, 1);
         let block = (across as u32, THREADS / across as u32);
         self.launch_on(stream, ("views", "blur_columns"), grid, block, 2 * height * across, &arguments);
     }

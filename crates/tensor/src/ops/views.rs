@@ -4,8 +4,8 @@
 /// default is nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ViewEdit {
-    /// Changes of colour, one after the other, contrast at most once; none follows where one is missing.
-    pub colors: [Option<ColorStep>; 4],
+    /// Changes of colour, one after the other; contrast at most once.
+    pub colors: Option<[ColorStep; 4]>,
     /// Whether every channel becomes the luma.
     pub grayscale: bool,
     /// Blur: three passes of this box along the rows, then three along the columns.

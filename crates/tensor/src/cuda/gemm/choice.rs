@@ -53,7 +53,10 @@ pub(super) struct Choices {
 struct State {
     /// Those of plans, in the order in which they were met.
     planned: Vec<Key>,
+    /// By class.
     chosen: HashMap<Key, Choice>,
+    /// What is taken instead by shapes that refused what their class takes.
+    refused: HashMap<Key, Choice>,
 }
 
 impl Choices {
@@ -72,7 +75,7 @@ impl Choices {
     /// The algorithms for a product.
     pub(super) fn of(&self, blas: &Blas, key: &Key) -> Result<Choice, result::CublasError> {
         let (mut state, class) = (self.lock(), key.class());
-        if let Some(&known) = state.chosen.get(key).or_else(|| state.chosen.get(&class)) {
+        if let Some(&known) = state.refused.get(key).or_else(|| state.chosen.get(&class)) {
             return Ok(known);
         }
         // Drop path leaves matrices with fewer rows than those of the plan.
@@ -87,7 +90,7 @@ impl Choices {
 
     /// Remembers for this very shape that what its class takes was refused.
     pub(super) fn replace(&self, key: &Key, favourite: Algorithm) {
-        self.lock().chosen.insert(*key, Choice::only(favourite));
+        self.lock().refused.insert(*key, Choice::only(favourite));
     }
 }
 

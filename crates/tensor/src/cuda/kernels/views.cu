@@ -166,14 +166,14 @@ __device__ __forceinline__ u32 boxed(const Edit& edit, const u8* line, int at, i
 
 const int PASSES = 3;
 
-// All passes along the rows. A block has blockDim.y rows of view blockIdx.y, twice, in shared memory.
+// All passes along the rows. A block has blockDim.y rows of view blockIdx.x, twice, in shared memory.
 extern "C" __global__ void blur_rows(u8* views, const Edit* edits, int height, int width) {
     extern __shared__ u8 lines[];
-    const Edit edit = edits[blockIdx.y];
+    const Edit edit = edits[blockIdx.x];
     if (edit.radius < 0) return;
-    int stride = width * 3, y = blockIdx.x * blockDim.y + threadIdx.y;
+    int stride = width * 3, y = blockIdx.y * blockDim.y + threadIdx.y;
     bool inside = y < height;
-    u8* row = views + ((i64)blockIdx.y * height + y) * stride;
+    u8* row = views + ((i64)blockIdx.x * height + y) * stride;
     u8 *from = lines + threadIdx.y * stride, *to = from + blockDim.y * stride;
     if (inside)
         for (int i = threadIdx.x; i < stride; i += blockDim.x) from[i] = row[i];
@@ -190,14 +190,14 @@ extern "C" __global__ void blur_rows(u8* views, const Edit* edits, int height, i
 }
 
 // All passes along the columns, then solarisation. A block has blockDim.x neighbouring bytes of every row of view
-// blockIdx.y, twice, in shared memory.
+// blockIdx.x, twice, in shared memory.
 extern "C" __global__ void blur_columns(u8* views, const Edit* edits, int height, int width) {
     extern __shared__ u8 lines[];
-    const Edit edit = edits[blockIdx.y];
+    const Edit edit = edits[blockIdx.x];
     if (edit.radius < 0) return;
-    int stride = width * 3, x = blockIdx.x * blockDim.x + threadIdx.x, across = blockDim.x;
+    int stride = width * 3, x = blockIdx.y * blockDim.x + threadIdx.x, across = blockDim.x;
     bool inside = x < stride;
-    u8* column = views + (i64)blockIdx.y * height * stride + x;
+    u8* column = views + (i64)blockIdx.x * height * stride + x;
     u8 *from = lines + threadIdx.x, *to = from + height * across;
     if (inside)
         for (int y = threadIdx.y; y < height; y += blockDim.y) from[y * across] = column[(i64)y * stride];
