@@ -1,7 +1,7 @@
 //! Attention inside segments: tensor cores for bf16 heads of 64, a plain kernel for everything else.
 
 use super::rows::Group;
-use super::{Argument, Cuda, DeviceRows, arguments};
+use super::{Argument, Cuda, CudaBuffer, DeviceRows, arguments};
 use crate::tensor::{DType, Tensor};
 
 /// The width of a head that the fast kernels take: that of every ViT in use.
@@ -10,6 +10,8 @@ const HEAD: usize = 64;
 /// Rows that a warp of the fast kernels takes.
 const STRIP: usize = 16;
 
+/// Shared memory that the kernel for short segments declares: its sums over rows.
+const SUMS_BYTES: usize = 2 * 7 * HEAD * 4;
 /// The longest segment that fits a block whole.
 const WHOLE: usize = 256;
 
@@ -80,8 +82,12 @@ pub(crate) fn backward(
     }
     let (heads, scale) = (shape.heads as u32, shape.scale());
     let offsets = shape.keys.offsets();
-    let is_short = |length: usize| length <= WHOLE && cuda.fits_shared(8320 * length.div_ceil(STRIP));
+    let is_short = |length: usize| length <= WHOLE && cuda.fits_shared(8320 * length.div_ceil(STRIP) + SUMS_BYTES);
     let any_long = shape.keys.groups().iter().any(|g| !is_short(g.length));
+    // The kernel for short segments sums its result over the rows on the way, for the gradient of the bias.
+    let all_summed = shape.keys.groups().iter().all(|g| g.length > 0 && is_short(g.length));
+    let segments: usize = shape.keys.groups().iter().map(|g| g.segments).sum();
+    let sums = all_summed.then(|| cuda.allocate(segments * 3 * dim, DType::F32));
     let pairs = out.rows() * shape.heads;
     let dots = cuda.allocate(if any_long { pairs } else { 0 }, DType::F32);
     if any_long {
@@ -95,7 +101,8 @@ pub(crate) fn backward(
         let (x, dy, first) = (qkv.cuda_address(), d_out.cuda_address(), first as i32);
         let (count, lse) = (shape.heads as i32, lse.cuda_address());
         if is_short(length) {
-            let arguments = arguments![x, offsets, first, count, scale, out.cuda_address(), dy, lse, to];
+            let sums = sums.as_ref().map_or(0, CudaBuffer::address);
+            let arguments = arguments![x, offsets, first, count, scale, out.cuda_address(), dy, lse, to, sums];
             let grid = (heads * segments as u32, 1, 1);
             let kernel = ("attention_backward", "attention_backward");
             cuda.launch(kernel, grid, (warps(strips, 7), 1), 8320 * strips, &arguments);
@@ -105,6 +112,9 @@ pub(crate) fn backward(
             cuda.launch(("attention_backward", "attention_backward_keys_long"), grid(7), (224, 1), 0, &arguments);
             cuda.launch(("attention_backward", "attention_backward_queries_long"), grid(8), (256, 1), 0, &arguments);
         }
+    }
+    if let Some(sums) = sums {
+        d_qkv.keep_column_sums(sums);
     }
 }
 

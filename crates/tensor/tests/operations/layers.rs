@@ -236,7 +236,10 @@ fn other_attention(d: &Device) -> Outputs {
     );
     let narrow = attention_of(d, Rows::all([5, 37, 70]), 4, 48, 1.0);
     outputs.extend(
-        narrow.into_iter().zip(["out of narrow heads", "d_qkv of narrow heads"]).map(|((_, v), name)| (name, v)),
+        narrow
+            .into_iter()
+            .zip(["out of narrow heads", "d_qkv of narrow heads", "bias of narrow heads"])
+            .map(|((_, v), name)| (name, v)),
     );
     outputs
 }
@@ -248,7 +251,10 @@ fn attention_of(d: &Device, rows: Rows, heads: usize, dim: usize, sharper: f64) 
     let (qkv, d_out) = (d.from_f64(&[rows.count(), 3 * dim], &qkv), normal(d, 2, &[rows.count(), dim]));
     let attended = ops::attention(&qkv, &rows, heads);
     let d_qkv = ops::attention_backward(&qkv, &rows, heads, &attended, &d_out);
-    vec![("out", attended.out.to_f64()), ("d_qkv", d_qkv.to_f64())]
+    // A layer before it, for the gradient of its bias: a kernel may have summed the rows already.
+    let (mut weight, mut bias) = (d.zeros_exact(&[3 * dim, 8]), d.zeros_exact(&[3 * dim]));
+    ops::linear_backward_weight(&normal(d, 3, &[rows.count(), 8]), &d_qkv, 0..3 * dim, &mut weight, &mut bias);
+    vec![("out", attended.out.to_f64()), ("d_qkv", d_qkv.to_f64()), ("bias", bias.to_f64())]
 }
 
 fn class_attention(d: &Device) -> Outputs {

@@ -69,14 +69,43 @@ __device__ __forceinline__ float sum_of_eight_lanes(float x) {
     return x + __shfl_xor_sync(0xffffffffu, x, 4);
 }
 
-// Writes all of d_qkv. Grid: heads * segments. Block: 32 * warps threads, warps = ceil(strips / ceil(strips / 7)), at
-// most 7 (two such blocks fit an H200's multiprocessor at 197 tokens, in registers as in shared memory). Dynamic shared
-// memory: 8320 * strips bytes.
+// Adds the sums over the 16 rows of a strip to 64 numbers that are the warp's own.
+__device__ __forceinline__ void add_sums_of_strip(float* sums, const float (&x)[8][4]) {
+#pragma unroll
+    for (int e = 0; e < 16; e++) {
+        float sum = x[e >> 1][e & 1] + x[e >> 1][(e & 1) + 2];
+        sum += __shfl_xor_sync(0xffffffffu, sum, 4);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 8);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 16);
+        if ((threadIdx.x & 31) < 4) sums[(e >> 1) * 8 + 2 * (threadIdx.x & 3) + (e & 1)] += sum;
+    }
+}
+
+// The sums over a warp's share of some staged rows, into 64 numbers that are the warp's own. A lane has two columns.
+__device__ __forceinline__ void sum_staged_rows(float* sums, const u8* staged, int rows) {
+    int word = threadIdx.x & 31;
+    float low = 0.0f, high = 0.0f;
+    for (int row = threadIdx.x >> 5; row < rows; row += blockDim.x >> 5) {
+        int at = row * ROW_BYTES + (((word >> 2) ^ (row & 7)) << 4) + (word & 3) * 4;
+        u32 both = *reinterpret_cast<const u32*>(staged + at);
+        low += low_half(both), high += high_half(both);
+    }
+    sums[2 * word] = low, sums[2 * word + 1] = high;
+}
+
+constexpr int MOST_WARPS = 7;
+
+// Writes all of d_qkv, and unless it is null `sums` [segments, 3 dim]: the sums over the rows of each segment. Those of
+// keys are nothing, since a number added to all of them changes no probability; those of values are those of d_out,
+// since probabilities add up to one. Grid: heads * segments. Block: 32 * warps threads, warps = ceil(strips /
+// ceil(strips / 7)), at most 7 (two such blocks fit an H200's multiprocessor at 197 tokens, in registers as in shared
+// memory). Dynamic shared memory: 8320 * strips bytes.
 extern "C" __global__ void __launch_bounds__(224, 2)
     attention_backward(const bf16* __restrict__ qkv, const int* __restrict__ offsets, int first_segment, int heads,
                        float scale, const bf16* __restrict__ out, const bf16* __restrict__ d_out,
-                       const float* __restrict__ lse, bf16* __restrict__ d_qkv) {
+                       const float* __restrict__ lse, bf16* __restrict__ d_qkv, float* __restrict__ sums) {
     extern __shared__ __align__(128) u8 attention_shared[];
+    __shared__ float query_sums[MOST_WARPS][HEAD], value_sums[MOST_WARPS][HEAD];
     int head = blockIdx.x % heads, segment = first_segment + blockIdx.x / heads;
     int begin = offsets[segment], length = offsets[segment + 1] - begin;
     if (length <= 0) return;
@@ -113,8 +142,14 @@ extern "C" __global__ void __launch_bounds__(224, 2)
 
     LaneOffsets lane = lane_offsets();
     float factor = scale * LOG2_E;
+    int warp = threadIdx.x >> 5;
+    if (sums) {
+        sum_staged_rows(value_sums[warp], attention_shared + 3 * rows * ROW_BYTES, rows);
+        for (int c = threadIdx.x & 31; c < HEAD; c += 32) query_sums[warp][c] = 0.0f;
+        __syncwarp();
+    }
     // Strips of keys first: they cost more than those of queries, and a warp's last piece of work should be small.
-    for (int item = threadIdx.x >> 5; item < 2 * strips; item += blockDim.x >> 5) {
+    for (int item = warp; item < 2 * strips; item += blockDim.x >> 5) {
         int strip = item < strips ? item : item - strips, row = strip * STRIP;
         if (item < strips) {
             u32 k[4][4], v[4][4];
@@ -143,7 +178,17 @@ extern "C" __global__ void __launch_bounds__(224, 2)
                 add_keys(dq, q, d, keys + key * ROW_BYTES, values + key * ROW_BYTES, length - key, shift, dot, factor,
                          lane);
             store_strip(place(d_qkv, begin + row, stride, head * HEAD), stride, length - row, dq, scale, scale);
+            // Rows beyond the end are zero.
+            if (sums) add_sums_of_strip(query_sums[warp], dq);
         }
+    }
+    if (!sums) return;
+    __syncthreads();
+    float* to = sums + (i64)segment * stride + head * HEAD;
+    for (int c = threadIdx.x; c < HEAD; c += blockDim.x) {
+        float of_queries = 0.0f, of_values = 0.0f;
+        for (int w = 0; w < blockDim.x >> 5; w++) of_queries += query_sums[w][c], of_values += value_sums[w][c];
+        to[c] = of_queries * scale, to[dim + c] = 0.0f, to[2 * dim + c] = of_values;
     }
 }
 
