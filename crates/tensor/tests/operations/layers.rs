@@ -225,22 +225,15 @@ fn sharp_attention(d: &Device) -> Outputs {
     attention_of(d, Rows::all([37, 197, 300]), 1, 64, 32.0)
 }
 
-/// Lengths around the edges of a kernel's tiles, and a head that is not 64 wide.
+/// Lengths around the edges of a kernel's tiles, lengths that have kernels of their own, and a head that is not 64 wide.
 fn other_attention(d: &Device) -> Outputs {
-    let mut outputs = attention_of(
-        d,
-        Rows::all([1, 2, 15, 16, 17, 31, 48, 49, 63, 64, 65, 128, 208, 209, 224, 225, 256, 257, 785]),
-        1,
-        64,
-        1.0,
-    );
-    let narrow = attention_of(d, Rows::all([5, 37, 70]), 4, 48, 1.0);
-    outputs.extend(
-        narrow
-            .into_iter()
-            .zip(["out of narrow heads", "d_qkv of narrow heads", "bias of narrow heads"])
-            .map(|((_, v), name)| (name, v)),
-    );
+    let edges = Rows::all([1, 2, 15, 16, 17, 31, 48, 49, 63, 64, 65, 128, 208, 209, 224, 225, 256]);
+    let mut outputs = attention_of(d, edges, 1, 64, 1.0);
+    let mut add = |names: [&'static str; 3], more: Outputs| {
+        outputs.extend(names.into_iter().zip(more).map(|(name, (_, values))| (name, values)));
+    };
+    add(["out of long", "d_qkv of long", "bias of long"], attention_of(d, Rows::all([64, 257, 785]), 1, 64, 1.0));
+    add(["out of narrow", "d_qkv of narrow", "bias of narrow"], attention_of(d, Rows::all([5, 37, 70]), 4, 48, 1.0));
     outputs
 }
 
@@ -254,7 +247,12 @@ fn attention_of(d: &Device, rows: Rows, heads: usize, dim: usize, sharper: f64) 
     // A layer before it, for the gradient of its bias: a kernel may have summed the rows already.
     let (mut weight, mut bias) = (d.zeros_exact(&[3 * dim, 8]), d.zeros_exact(&[3 * dim]));
     ops::linear_backward_weight(&normal(d, 3, &[rows.count(), 8]), &d_qkv, 0..3 * dim, &mut weight, &mut bias);
-    vec![("out", attended.out.to_f64()), ("d_qkv", d_qkv.to_f64()), ("bias", bias.to_f64())]
+    // Its size is that of what was added up: of the gradients of keys nothing remains but their rounding.
+    let d_qkv = d_qkv.to_f64();
+    let mut magnitudes = vec![0.0; 3 * dim];
+    d_qkv.chunks(3 * dim).for_each(|row| magnitudes.iter_mut().zip(row).for_each(|(m, d)| *m += d.abs()));
+    let bias = bias.to_f64().iter().zip(&magnitudes).map(|(b, m)| b / m).collect();
+    vec![("out", attended.out.to_f64()), ("d_qkv", d_qkv), ("bias", bias)]
 }
 
 fn class_attention(d: &Device) -> Outputs {
