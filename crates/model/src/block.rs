@@ -30,35 +30,55 @@ pub(crate) struct Entry {
     norm: NormSaved,
 }
 
-/// A block and the branches of it that are taken.
+/// The branches of a block that are taken.
 #[derive(Clone, Debug)]
-pub(crate) struct BlockOfStep<'a> {
-    pub block: &'a Block,
-    choice: Option<&'a BlockChoice>,
+pub(crate) struct Branches {
     attention: Branch,
     mlp: Branch,
 }
 
+/// A block and the branches of it that are taken.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockOfStep<'a> {
+    block: &'a Block,
+    branches: Branches,
+}
+
+/// The last block of a network, of which all but keys and values is for the class tokens alone.
+#[derive(Debug)]
+pub(crate) struct LastOfStep<'a> {
+    step: BlockOfStep<'a>,
+    class: ClassRows,
+}
+
+/// The class tokens of a batch.
+#[derive(Debug)]
+struct ClassRows {
+    /// Among all tokens.
+    of_all: Rows,
+    /// Those whose attention is taken, among the tokens that it reads.
+    of_attention: Rows,
+    /// The same among the class tokens.
+    branch: Branch,
+}
+
 impl<'a> BlockOfStep<'a> {
-    /// Of all tokens.
-    pub fn new(block: &'a Block, choice: Option<&'a BlockChoice>, rows: &Rows) -> Self {
-        Self { block, choice, attention: attention_branch(choice, rows), mlp: mlp_branch(choice, rows) }
+    pub fn new(block: &'a Block, choice: Option<&BlockChoice>, rows: &Rows) -> Self {
+        Self { block, branches: Branches { attention: attention_branch(choice, rows), mlp: mlp_branch(choice, rows) } }
     }
 
-    /// The last one of a network, whose MLP is for the class tokens alone.
-    pub fn last(block: &'a Block, choice: Option<&'a BlockChoice>, rows: &Rows) -> Self {
-        let one_each = Rows::one_each(rows.segments());
-        Self { block, choice, attention: attention_branch(choice, rows), mlp: mlp_branch(choice, &one_each) }
+    /// With the branches of the forward pass.
+    pub fn again(block: &'a Block, branches: Branches) -> Self {
+        Self { block, branches }
     }
 
-    /// The rows of its branches.
-    pub fn rows(&self) -> [&Rows; 2] {
-        [&self.attention.rows, &self.mlp.rows]
+    pub fn rows(&self) -> impl Iterator<Item = &Rows> {
+        [&self.branches.attention.rows, &self.branches.mlp.rows].into_iter()
     }
 
     /// The start of a network.
     pub fn enter(&self, p: &ParamSet, x: Tensor) -> Entry {
-        let branch = self.attention.clone();
+        let branch = self.branches.attention.clone();
         let (normed, statistics) = self.block.norm1.forward(p, &x, &branch.rows);
         Entry { branch, norm: NormSaved { x, normed, statistics } }
     }
@@ -66,7 +86,7 @@ impl<'a> BlockOfStep<'a> {
     /// All tokens, up to the entry of the next block.
     pub fn forward(&self, p: &ParamSet, entry: Entry, next: &BlockOfStep<'_>) -> (Entry, BlockSaved) {
         let (activated, mut saved) = self.up_to_activations(p, entry);
-        let (branch, mlp) = (next.attention.clone(), &mut saved.mlp);
+        let (branch, mlp) = (next.branches.attention.clone(), &mut saved.mlp);
         let last = (&self.block.fc2, &activated);
         let norm = next.block.norm1.after_branch(p, &mlp.norm.x, &mlp.branch, last, &branch.rows);
         mlp.hidden.keep(activated);
@@ -85,29 +105,48 @@ impl<'a> BlockOfStep<'a> {
         let (block, Entry { branch, norm }) = (self.block, entry);
         let qkv = ops::linear(&norm.normed, &block.qkv.affine(p));
         let attended = ops::attention(&qkv, &branch.rows, block.heads);
-        let mlp_branch = self.mlp.clone();
+        let mlp_branch = self.branches.mlp.clone();
         let middle = block.norm2.after_branch(p, &norm.x, &branch, (&block.proj, &attended.out), &mlp_branch.rows);
         let (activated, hidden) = ops::linear_gelu(&middle.normed, &block.fc1.affine(p));
         let attention = AttentionSaved { branch, norm, qkv, attended };
         (activated, BlockSaved { attention, mlp: MlpSaved { branch: mlp_branch, norm: middle, hidden } })
     }
+}
 
-    /// The class tokens alone, as a compact matrix with one row a segment.
-    pub fn forward_class(&self, p: &ParamSet, entry: Entry, rows: &Rows) -> (Tensor, ClassBlockSaved) {
-        let (block, Entry { branch, norm }) = (self.block, entry);
-        let class_branch = attention_branch(self.choice, &Rows::one_each(rows.segments()));
-        let class_rows = branch.rows.compact().first_of_each();
-        let class_normed = ops::gather(&norm.normed, &class_rows, 1.0);
+impl<'a> LastOfStep<'a> {
+    /// `class` has one row for each segment of `rows`.
+    pub fn new(block: &'a Block, choice: Option<&BlockChoice>, rows: &Rows, class: &Rows) -> Self {
+        let branches = Branches { attention: attention_branch(choice, rows), mlp: mlp_branch(choice, class) };
+        let class = ClassRows {
+            of_all: rows.first_of_each(),
+            of_attention: branches.attention.rows.compact().first_of_each(),
+            branch: attention_branch(choice, class),
+        };
+        Self { step: BlockOfStep { block, branches }, class }
+    }
+
+    /// As a block that another one hands over to.
+    pub fn step(&self) -> &BlockOfStep<'a> {
+        &self.step
+    }
+
+    pub fn rows(&self) -> impl Iterator<Item = &Rows> {
+        let ClassRows { of_all, of_attention, branch } = &self.class;
+        self.step.rows().chain([of_all, of_attention, &branch.rows])
+    }
+
+    /// The class tokens as a compact matrix with one row a segment.
+    pub fn forward(self, p: &ParamSet, entry: Entry) -> (Tensor, ClassBlockSaved) {
+        let (Self { step: BlockOfStep { block, branches }, class }, Entry { branch, norm }) = (self, entry);
+        let class_normed = ops::gather(&norm.normed, &class.of_attention, 1.0);
         let q = ops::linear(&class_normed, &block.qkv.affine(p).part(0..block.dim));
         let kv = ops::linear(&norm.normed, &block.qkv.affine(p).part(block.dim..3 * block.dim));
         let attended = ops::class_attention(&q, &kv, &branch.rows, block.heads);
-        let class_x = ops::gather(&norm.x, &rows.first_of_each(), 1.0);
-        let mlp_branch = self.mlp.clone();
+        let class_x = ops::gather(&norm.x, &class.of_all, 1.0);
+        let mlp_branch = branches.mlp;
         let projected = (&block.proj, &attended.out);
-        let middle = block.norm2.after_branch(p, &class_x, &class_branch, projected, &mlp_branch.rows);
-        let rows = rows.clone();
-        let attention =
-            ClassAttentionSaved { branch, norm, rows, class_rows, class_branch, class_normed, q, kv, attended };
+        let middle = block.norm2.after_branch(p, &class_x, &class.branch, projected, &mlp_branch.rows);
+        let attention = ClassAttentionSaved { branch, norm, class, class_normed, q, kv, attended };
         let (activated, mut hidden) = ops::linear_gelu(&middle.normed, &block.fc1.affine(p));
         let Branch { rows, scale } = &mlp_branch;
         let out = ops::linear_residual(&middle.x, rows, *scale, &activated, &block.fc2.affine(p));
@@ -146,9 +185,7 @@ struct AttentionSaved {
 struct ClassAttentionSaved {
     branch: Branch,
     norm: NormSaved,
-    rows: Rows,
-    class_rows: Rows,
-    class_branch: Branch,
+    class: ClassRows,
     class_normed: Tensor,
     q: Tensor,
     kv: Tensor,
@@ -163,9 +200,10 @@ pub(crate) struct BlockSaved {
 }
 
 impl BlockSaved {
-    /// The block's input alone.
-    pub fn into_input(self) -> Tensor {
-        self.attention.norm.x
+    /// The block's input alone, and what computing the rest again needs beside it.
+    pub fn into_input(self) -> (Tensor, Branches) {
+        let branches = Branches { attention: self.attention.branch, mlp: self.mlp.branch };
+        (self.attention.norm.x, branches)
     }
 }
 
@@ -224,7 +262,7 @@ impl Block {
     ) -> Tensor {
         let d_class = self.mlp_backward(p, saved.mlp, d_class, grads);
         let s = saved.attention;
-        let d_branch = ops::gather(&d_class, &s.class_branch.rows, s.class_branch.scale);
+        let d_branch = ops::gather(&d_class, &s.class.branch.rows, s.class.branch.scale);
         self.proj.backward_weight(&s.attended.out, &d_branch, grads);
         let d_out = self.proj.backward_input(&d_branch, p);
         let (dq, dkv) = ops::class_attention_backward(&s.q, &s.kv, &s.branch.rows, self.heads, &s.attended, &d_out);
@@ -232,12 +270,12 @@ impl Block {
         self.qkv.backward_weight_part(&s.class_normed, &dq, queries.clone(), grads);
         let mut d_normed = ops::linear_backward_input(&dkv, &self.qkv.affine(p).part(keys_values.clone()));
         let d_class_normed = ops::linear_backward_input(&dq, &self.qkv.affine(p).part(queries));
-        ops::scatter_add(&d_class_normed, &s.class_rows, 1.0, &mut d_normed);
+        ops::scatter_add(&d_class_normed, &s.class.of_attention, 1.0, &mut d_normed);
 
         let NormSaved { x, normed, statistics } = &s.norm;
         self.qkv.backward_weight_part(normed, &dkv, keys_values, grads);
         let mut dx = x.device().zeros(x.shape());
-        ops::scatter_add(&d_class, &s.rows.first_of_each(), 1.0, &mut dx);
+        ops::scatter_add(&d_class, &s.class.of_all, 1.0, &mut dx);
         self.norm1.backward(p, x, &s.branch.rows, statistics, &d_normed, &mut dx, grads);
         dx
     }

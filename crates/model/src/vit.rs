@@ -3,7 +3,7 @@
 use tensor::ops::{self, Grid, Pixels, RowStatistics, TokenLayout};
 use tensor::{Device, ParamId, ParamSet, Rows, Tensor};
 
-use crate::block::{Block, BlockOfStep, BlockSaved, ClassBlockSaved};
+use crate::block::{Block, BlockOfStep, BlockSaved, Branches, ClassBlockSaved, LastOfStep};
 use crate::config::{ConfigError, VitConfig};
 use crate::drop_path::DropPath;
 use crate::layers::{LayerNorm, Linear};
@@ -39,7 +39,7 @@ pub struct Vit {
 #[derive(Debug)]
 enum Kept {
     All(Box<BlockSaved>),
-    Input(Tensor),
+    Input(Tensor, Branches),
 }
 
 /// What the derivative of a forward pass needs.
@@ -48,7 +48,6 @@ pub struct VitSaved {
     tokens: TokenLayout,
     patches: Tensor,
     blocks: Vec<Kept>,
-    drop_path: Option<DropPath>,
     last: ClassBlockSaved,
     class: Tensor,
     class_rows: Rows,
@@ -100,9 +99,11 @@ impl Vit {
         for block in first {
             x = block.infer(p, &x, &rows);
         }
-        let last = BlockOfStep::last(last, None, &rows);
-        let (class, _) = last.forward_class(p, last.enter(p, x), &rows);
-        Ok(self.norm.forward(p, &class, &Rows::one_each(rows.segments())).0)
+        let class_rows = Rows::one_each(rows.segments());
+        let last = LastOfStep::new(last, None, &rows, &class_rows);
+        let entry = last.step().enter(p, x);
+        let (class, _) = last.forward(p, entry);
+        Ok(self.norm.forward(p, &class, &class_rows).0)
     }
 
     /// The same with what [`Vit::backward`] needs, and with residual branches skipped as drawn.
@@ -115,59 +116,50 @@ impl Vit {
     ) -> Result<(Tensor, VitSaved), ConfigError> {
         let (tokens, patches) = self.cut(device, images)?;
         let (x, rows) = self.embed(p, &tokens, &patches);
-        let of_step = self.of_step(drop_path, &rows);
-        let (last, first) = of_step.split_last().ok_or(ConfigError::Zero { what: "the depth" })?;
-        device.prepare_rows(&of_step.iter().flat_map(BlockOfStep::rows).collect::<Vec<_>>());
-        let mut entry = of_step[0].enter(p, x);
+        let class_rows = Rows::one_each(rows.segments());
+        let choice = |i| drop_path.map(|d| d.block(i));
+        let (last, first) = self.blocks.split_last().ok_or(ConfigError::Zero { what: "the depth" })?;
+        let last = LastOfStep::new(last, choice(first.len()), &rows, &class_rows);
+        let of_step = |(i, block)| BlockOfStep::new(block, choice(i), &rows);
+        let first: Vec<BlockOfStep<'_>> = first.iter().enumerate().map(of_step).collect();
+        device.prepare_rows(&first.iter().flat_map(BlockOfStep::rows).chain(last.rows()).collect::<Vec<_>>());
+
+        let mut entry = first.first().unwrap_or(last.step()).enter(p, x);
         let mut blocks = Vec::with_capacity(first.len());
         for (i, block) in first.iter().enumerate() {
             let saved;
-            (entry, saved) = block.forward(p, entry, &of_step[i + 1]);
+            (entry, saved) = block.forward(p, entry, first.get(i + 1).unwrap_or(last.step()));
             blocks.push(if self.keeps_inputs_only {
-                Kept::Input(saved.into_input())
+                let (x, branches) = saved.into_input();
+                Kept::Input(x, branches)
             } else {
                 Kept::All(Box::new(saved))
             });
         }
-        let (class, last) = last.forward_class(p, entry, &rows);
-        let class_rows = Rows::one_each(rows.segments());
+        let (class, last) = last.forward(p, entry);
         let (features, statistics) = self.norm.forward(p, &class, &class_rows);
-        let drop_path = drop_path.filter(|_| self.keeps_inputs_only).cloned();
-        Ok((features, VitSaved { tokens, patches, blocks, drop_path, last, class, class_rows, statistics }))
+        Ok((features, VitSaved { tokens, patches, blocks, last, class, class_rows, statistics }))
     }
 
     /// Adds the gradients of all parameters, from that of the features. Nothing flows to the pixels.
     pub fn backward(&self, p: &ParamSet, saved: VitSaved, d_features: &Tensor, grads: &mut ParamSet) {
-        let VitSaved { tokens, patches, blocks, drop_path, last, class, class_rows, statistics } = saved;
-        let rows = tokens.rows();
+        let VitSaved { tokens, patches, blocks, last, class, class_rows, statistics } = saved;
         let mut d_class = class.device().zeros(class.shape());
         self.norm.backward(p, &class, &class_rows, &statistics, d_features, &mut d_class, grads);
         let mut dx = match self.blocks.last() {
             Some(block) => block.backward_class(p, last, d_class, grads),
             None => return,
         };
-        for (i, (kept, block)) in blocks.into_iter().zip(&self.blocks).enumerate().rev() {
+        for (kept, block) in blocks.into_iter().zip(&self.blocks).rev() {
             let saved = match kept {
                 Kept::All(saved) => *saved,
-                Kept::Input(x) => {
-                    BlockOfStep::new(block, drop_path.as_ref().map(|d| d.block(i)), &rows).recompute(p, x)
-                }
+                Kept::Input(x, branches) => BlockOfStep::again(block, branches).recompute(p, x),
             };
             dx = block.backward(p, saved, dx, grads);
         }
         let (d_token, d_position) = grads.pair_mut(self.class_token, self.position);
         let d_patches = ops::assemble_tokens_backward(&tokens, &dx, d_token, d_position);
         self.patch.backward_weight(&patches, &d_patches, grads);
-    }
-
-    /// The blocks with the branches that are taken.
-    fn of_step<'a>(&'a self, drop_path: Option<&'a DropPath>, rows: &Rows) -> Vec<BlockOfStep<'a>> {
-        let last = self.blocks.len().saturating_sub(1);
-        let of_step = |(i, block)| {
-            let make = if i == last { BlockOfStep::last } else { BlockOfStep::new };
-            make(block, drop_path.map(|d| d.block(i)), rows)
-        };
-        self.blocks.iter().enumerate().map(of_step).collect()
     }
 
     /// How the images become tokens, and their pixels as rows of patches.

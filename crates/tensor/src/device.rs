@@ -234,18 +234,19 @@ impl Device {
     /// Starts sending the bytes of images to a GPU, beside whatever it computes; none for a CPU, which reads them where they
     /// are.
     pub fn upload_pixels(&self, pixels: &[u8]) -> Option<UploadedPixels> {
-        self.as_cuda().map(|cuda| cuda.upload_pixels(pixels, (0, 0), &[]))
+        self.as_cuda().map(|cuda| cuda.upload_pixels(pixels, None))
     }
 
     /// As [`Self::upload_pixels`] for RGB views of one (height, width), to each of which something is done once it is there.
     ///
     /// # Panics
-    /// When there is not one edit for each view, or [`Self::can_edit`] says no.
+    /// When there is not one edit for each view, one changes the contrast twice, or [`Self::can_edit`] says no.
     pub fn upload_views(&self, pixels: &[u8], size: (usize, usize), edits: &[ViewEdit]) -> Option<UploadedPixels> {
         let cuda = self.as_cuda()?;
         assert_eq!(pixels.len(), edits.len() * size.0 * size.1 * 3, "one edit a view");
         assert!(self.can_edit(size, 3), "views of {size:?} are not edited on a GPU");
-        Some(cuda.upload_pixels(pixels, size, edits))
+        assert!(edits.iter().all(|edit| edit.contrasts() <= 1), "a view has one mean luma for its contrast");
+        Some(cuda.upload_pixels(pixels, Some((size, edits))))
     }
 
     /// Whether views of this (height, width) and number of channels can be sent with [`Self::upload_views`].

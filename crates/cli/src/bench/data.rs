@@ -106,10 +106,15 @@ impl Loaded {
     }
 }
 
+/// The operations of a loader.
+fn measured(config: &LoaderConfig) -> impl Iterator<Item = Operation> {
+    let finish = config.finish;
+    Operation::ALL.into_iter().filter(move |operation| finish || !operation.is_finish())
+}
+
 fn object(source: &dyn Source, config: &LoaderConfig, loaded: &Loaded, cost: &Cost) -> Value {
-    let operations: Vec<Value> = Operation::ALL
-        .iter()
-        .map(|&operation| {
+    let operations: Vec<Value> = measured(config)
+        .map(|operation| {
             let seconds = cost.operations.of(operation);
             json!({
                 "name": operation.name(), "microseconds": 1e6 * seconds, "share": seconds / cost.operations.total(),
@@ -159,7 +164,7 @@ fn table(source: &dyn Source, config: &LoaderConfig, loaded: &Loaded, cost: &Cos
         cost.images,
     );
     let total = cost.operations.total();
-    for operation in Operation::ALL {
+    for operation in measured(config) {
         let seconds = cost.operations.of(operation);
         let share = 100.0 * seconds / total;
         text += &format!("  {:<12}{:>9.1} us{share:>7.1} %\n", operation.name(), 1e6 * seconds);

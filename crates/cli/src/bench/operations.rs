@@ -58,6 +58,11 @@ impl Operation {
         Operation::Solarize,
     ];
 
+    /// Whether a GPU does it where there is one.
+    pub fn is_finish(self) -> bool {
+        self as usize > Operation::Resize as usize
+    }
+
     /// As it is printed.
     pub fn name(self) -> &'static str {
         match self {

@@ -7,7 +7,7 @@ use crate::Image;
 use simd::simd;
 
 /// Box passes along each axis.
-pub const PASSES: usize = 3;
+const PASSES: usize = 3;
 
 /// Blurs with standard deviation `sigma` in pixels. Zero changes nothing.
 pub fn gaussian_blur(image: &mut Image, sigma: f64) {

@@ -135,6 +135,9 @@ fn view_edit(finish: &Finish) -> ViewEdit {
 
 /// The first `count` views of a group as the network takes them, or all where there are fewer; those on the GPU where
 /// they were sent there.
+///
+/// # Panics
+/// When the views were left to a GPU to finish and not sent to one.
 pub fn pixels<'a>(group: &'a CropGroup, sent: Option<&'a UploadedPixels>, count: usize) -> Pixels<'a> {
     let CropGroup { height, width, channels, .. } = *group;
     let count = count.min(group.count);
@@ -142,7 +145,7 @@ pub fn pixels<'a>(group: &'a CropGroup, sent: Option<&'a UploadedPixels>, count:
     let data = match sent {
         Some(pixels) => PixelData::Uploaded { pixels, first: 0, mean, deviation },
         // A network would train on views without their distortions.
-        None if !group.finish.is_empty() => unreachable!("views that nobody has finished"),
+        None if !group.finish.is_empty() => panic!("views that nobody has finished"),
         None => PixelData::Bytes { pixels: &group.pixels[..count * height * width * channels], mean, deviation },
     };
     Pixels { count, height, width, channels, data }

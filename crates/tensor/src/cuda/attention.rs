@@ -10,8 +10,12 @@ const HEAD: usize = 64;
 /// Rows that a warp of the fast kernels takes.
 const STRIP: usize = 16;
 
+/// Warps of a block that has a short segment whole; the kernels count on it (`MOST_WARPS`, `__launch_bounds__`).
+const MOST_WARPS: usize = 7;
+
 /// Shared memory that the kernel for short segments declares: its sums over rows.
-const SUMS_BYTES: usize = 2 * 7 * HEAD * 4;
+const SUMS_BYTES: usize = 2 * MOST_WARPS * HEAD * 4;
+
 /// The longest segment that fits a block whole.
 const WHOLE: usize = 256;
 
@@ -34,9 +38,9 @@ impl Shape<'_> {
     }
 }
 
-/// Threads of a block that has a warp for each strip, or each some of them where there are more than `most`.
-fn warps(strips: usize, most: usize) -> u32 {
-    32 * strips.div_ceil(strips.div_ceil(most)) as u32
+/// Threads of a block that has a warp for each strip, or for each some of them.
+fn warps(strips: usize) -> u32 {
+    32 * strips.div_ceil(strips.div_ceil(MOST_WARPS)) as u32
 }
 
 pub(crate) fn forward(cuda: &Cuda, shape: Shape<'_>, qkv: &Tensor, out: &mut Tensor, lse: &mut Tensor) {
@@ -59,7 +63,7 @@ pub(crate) fn forward(cuda: &Cuda, shape: Shape<'_>, qkv: &Tensor, out: &mut Ten
         if length <= WHOLE && cuda.fits_shared(4096 * strips) {
             let kernel = ("attention_forward", "attention_forward");
             let grid = (heads * segments as u32, 1, 1);
-            cuda.launch(kernel, grid, (warps(strips, 7), 1), 4096 * strips, &arguments);
+            cuda.launch(kernel, grid, (warps(strips), 1), 4096 * strips, &arguments);
         } else {
             let grid = (length.div_ceil(128) as u32, heads, segments as u32);
             cuda.launch(("attention_forward", "attention_forward_long"), grid, (128, 1), 0, &arguments);
@@ -105,7 +109,7 @@ pub(crate) fn backward(
             let arguments = arguments![x, offsets, first, count, scale, out.cuda_address(), dy, lse, to, sums];
             let grid = (heads * segments as u32, 1, 1);
             let kernel = ("attention_backward", "attention_backward");
-            cuda.launch(kernel, grid, (warps(strips, 7), 1), 8320 * strips, &arguments);
+            cuda.launch(kernel, grid, (warps(strips), 1), 8320 * strips, &arguments);
         } else {
             let arguments = arguments![x, offsets, first, count, scale, dy, lse, dots.address(), to];
             let grid = |per_block: usize| (strips.div_ceil(per_block) as u32, heads, segments as u32);

@@ -1,7 +1,7 @@
 //! The operations on an NVIDIA GPU.
 //!
-//! One stream, on which all work is queued in the order of the calls, and another that brings images; kernels of our own (`kernels/*.cu`) and matrix
-//! products by cuBLASLt. Activations are bf16 (or f32, for proof), parameters and statistics f32. No operation returns an
+//! One stream, on which all work is queued in the order of the calls, and another that brings images and finishes them;
+//! kernels of our own (`kernels/*.cu`) and matrix products by cuBLASLt. Activations are bf16 (or f32, for proof), parameters and statistics f32. No operation returns an
 //! error: the first trouble is kept, later work is skipped, and `Device::finish` reports it.
 
 mod arguments;
@@ -304,7 +304,7 @@ impl Cuda {
         let mut pointers: Vec<_> = arguments.iter().map(Argument::pointer).collect();
         let block = (block.0, block.1, 1);
         // SAFETY: the arguments are those of the kernel of this name, and outlive the call; memory that they point to is
-        // held by tensors or scratch that live until later work is queued.
+        // held by tensors or scratch that live until later work is queued, or by a slot, whose events order its use.
         let mut launch =
             || unsafe { result::launch_kernel(function.0, grid, block, shared as u32, stream, &mut pointers) };
         // A profile is of the stream that computes.

@@ -1,8 +1,9 @@
 //! Images copied to the GPU ahead of the step that reads them.
 //!
-//! The copy, and what is to be done to the images after it, run on a stream of their own, beside the step before. Pinned memory and device memory of a batch form a slot,
-//! which later batches use again: two events say when the copy into it is through, and when the last kernel that read it
-//! is. Slots have memory of their own, because that of tensors is handed on in the order of the other stream.
+//! The copy, and what is to be done to the images after it, run on a stream of their own, beside the step before. Pinned
+//! memory and device memory of a batch form a slot, which later batches use again: two events say when the images in it
+//! are ready, and when the last kernel that read them is through. Slots have memory of their own, because that of tensors
+//! is handed on in the order of the other stream.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +24,7 @@ struct Slot {
     bytes: usize,
     pinned: *mut u8,
     device: Piece,
-    copied: sys::CUevent,
+    ready: sys::CUevent,
     read: sys::CUevent,
 }
 
@@ -100,10 +101,11 @@ impl Slots {
         self.arena.in_use()
     }
 
+    /// One of exactly this size: a larger one is what the next larger batch waits for, and memory for one more was not
+    /// reserved.
     fn take(&self, bytes: usize) -> Option<Slot> {
         let mut free = self.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let fitting =
-            free.iter().enumerate().filter(|(_, slot)| slot.bytes >= bytes).min_by_key(|(_, slot)| slot.bytes)?.0;
+        let fitting = free.iter().position(|slot| slot.bytes == bytes)?;
         Some(free.swap_remove(fitting))
     }
 }
@@ -115,18 +117,23 @@ impl Cuda {
         // SAFETY: plain pinned memory, kept for the life of the process with its slot.
         let pinned = unsafe { result::malloc_host(bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
         match (pinned, event(), event()) {
-            (Ok(pinned), Ok(copied), Ok(read)) => Some(Slot { bytes, pinned: pinned.cast(), device, copied, read }),
-            (pinned, copied, read) => {
-                let failed = pinned.err().or(copied.err()).or(read.err());
+            (Ok(pinned), Ok(ready), Ok(read)) => Some(Slot { bytes, pinned: pinned.cast(), device, ready, read }),
+            (pinned, ready, read) => {
+                let failed = pinned.err().or(ready.err()).or(read.err());
                 self.check("memory for copies to the GPU", failed.map_or(Ok(()), Err));
                 None
             }
         }
     }
 
-    /// Starts copying bytes to the GPU and returns before they are there. Where there are edits, one for each view of this
-    /// (height, width), they are made as soon as the bytes are.
-    pub(crate) fn upload_pixels(&self, pixels: &[u8], size: (usize, usize), edits: &[ViewEdit]) -> UploadedPixels {
+    /// Starts copying bytes to the GPU and returns before they are there. Edits, one for each view of a (height, width), are
+    /// made as soon as the bytes are.
+    pub(crate) fn upload_pixels(
+        &self,
+        pixels: &[u8],
+        to_edit: Option<((usize, usize), &[ViewEdit])>,
+    ) -> UploadedPixels {
+        let edits = to_edit.map_or(&[][..], |(_, edits)| edits);
         self.bind();
         let can_be_sent = self.is_well() && !pixels.is_empty();
         let room = UploadedPixels::room(pixels.len(), edits.len());
@@ -134,10 +141,10 @@ impl Cuda {
         if let Some(slot) = &slot {
             let stream = self.gpu.slots.stream;
             let edits_at = edits_at(pixels.len());
-            // SAFETY: the slot is ours alone and large enough. Its pinned memory may be written once the copy before is
-            // through, its device memory once the kernels that read it are.
+            // SAFETY: the slot is ours alone and large enough. Its pinned memory may be written once the images before are
+            // ready, which is after their copy; its device memory once the kernels that read it are through.
             let done = unsafe {
-                result::event::synchronize(slot.copied).and_then(|()| {
+                result::event::synchronize(slot.ready).and_then(|()| {
                     std::ptr::copy_nonoverlapping(pixels.as_ptr(), slot.pinned, pixels.len());
                     for (i, edit) in edits.iter().enumerate() {
                         slot.pinned.add(edits_at).cast::<Packed>().add(i).write(Packed::new(edit));
@@ -147,11 +154,11 @@ impl Cuda {
                     let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
                     result::stream::wait_event(stream, slot.read, flags)?;
                     result::memcpy_htod_async(slot.device.address(), staged, stream)?;
-                    if !edits.is_empty() {
+                    if let Some((size, _)) = to_edit {
                         let at = slot.device.address();
                         self.edit_views(stream, (at, at + edits_at as u64), size, edits.len());
                     }
-                    result::event::record(slot.copied, stream)
+                    result::event::record(slot.ready, stream)
                 })
             };
             self.check("copying images to the GPU", done);
@@ -171,7 +178,7 @@ impl Cuda {
         self.bind();
         // SAFETY: the slot's own event on our stream.
         let done = unsafe {
-            result::stream::wait_event(self.gpu.stream, slot.copied, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
+            result::stream::wait_event(self.gpu.stream, slot.ready, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
         };
         self.check("waiting for images", done);
         slot.device.address()

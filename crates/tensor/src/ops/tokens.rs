@@ -35,7 +35,7 @@ pub enum PixelData<'a> {
         /// Standard deviation of each channel.
         deviation: &'a [f32],
     },
-    /// The same, sent to the GPU beforehand with [`Device::upload_pixels`].
+    /// The same, sent to the GPU beforehand with [`Device::upload_pixels`] or [`Device::upload_views`].
     Uploaded {
         /// `count * height * width * channels` levels, from the byte `first` on.
         pixels: &'a UploadedPixels,

@@ -14,6 +14,13 @@ pub struct ViewEdit {
     pub solarize_from: Option<u8>,
 }
 
+impl ViewEdit {
+    /// How often it changes the contrast.
+    pub(crate) fn contrasts(&self) -> usize {
+        self.colors.iter().flatten().filter(|step| matches!(step, ColorStep::Contrast(_))).count()
+    }
+}
+
 /// A change of colour. A factor of 1 changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ColorStep {
