@@ -55,7 +55,7 @@ pub fn extract(
     let mut meter = Meter::started(&console, "image");
     let mut progress = |at: eval::Progress| {
         let done = at.done as u64;
-        let about = format!("{:.0} img/s", meter.rate(done));
+        let about = output::speed(meter.rate(done));
         meter.show(done, at.total as u64, &about);
         ControlFlow::Continue(())
     };

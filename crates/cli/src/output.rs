@@ -35,6 +35,12 @@ pub fn count(n: usize, thing: &str) -> String {
     format!("{} {thing}{}", thousands(n as u64), if n == 1 { "" } else { "s" })
 }
 
+/// A speed with as many digits as tell it: `0.87`, `4.2`, `3050`.
+pub fn speed(per_second: f64) -> String {
+    let digits = [1.0, 10.0].iter().filter(|&&limit| per_second < limit).count();
+    format!("{per_second:.digits$} img/s")
+}
+
 /// Bytes with a unit that keeps the number short.
 pub fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
@@ -66,6 +72,7 @@ mod tests {
             ["0 bytes", "1023 bytes", "1.5 KiB", "3.0 GiB"]
         );
         assert_eq!(bytes(u64::MAX), "16777216.0 TiB");
+        assert_eq!([0.871, 4.24, 41.2, 3050.4].map(speed), ["0.87 img/s", "4.2 img/s", "41 img/s", "3050 img/s"]);
         assert_eq!([count(1, "image"), count(7390, "image")], ["1 image", "7,390 images"]);
     }
 

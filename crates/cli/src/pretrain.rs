@@ -53,8 +53,10 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let console = Console::new(recipe.total_steps());
     let stop = Stop::listen(&console)?;
     let mut face = Face::new(console.clone(), stop.clone(), probe, recipe.epochs());
-    let trained = Trainer::open(&device.device, recipe.clone(), folder, train, &mut face)
-        .and_then(|mut trainer| trainer.run(&mut face).map(|outcome| (trainer, outcome)));
+    let trained = Trainer::open(&device.device, recipe.clone(), folder, train, &mut face).and_then(|mut trainer| {
+        face.meter.begin(trainer.step(), recipe.total_steps());
+        trainer.run(&mut face).map(|outcome| (trainer, outcome))
+    });
     console.close();
     let (trainer, outcome) = trained?;
     if face.skipped > 0 {
@@ -200,9 +202,9 @@ impl Face {
 impl Observer for Face {
     fn step(&mut self, progress: &Progress) {
         let Progress { step, total_steps, epoch, loss, images_per_second, data_wait } = *progress;
-        let speed = self.meter.smooth(images_per_second);
+        let speed = output::speed(self.meter.smooth(images_per_second));
         let about = format!(
-            "epoch {}/{}  loss {loss:.4}  {speed:.0} img/s  data wait {:.0} %",
+            "epoch {}/{}  loss {loss:.4}  {speed}  data wait {:.0} %",
             epoch + 1,
             self.epochs,
             100.0 * data_wait

@@ -84,6 +84,18 @@ impl Meter {
             .map_or(0.0, |(start, first)| done.saturating_sub(first) as f64 / start.elapsed().as_secs_f64().max(1e-9))
     }
 
+    /// Says that the next is under way, which can take a minute. Where a terminal shows a bar, that is enough.
+    pub fn begin(&self, done: u64, total: u64) {
+        match &self.console.bar {
+            Some(bar) => {
+                bar.set_position(done);
+                bar.tick();
+            }
+            None if done < total => output::note(&format!("{} {} of {total} is under way", self.what, done + 1)),
+            None => {}
+        }
+    }
+
     /// Shows that `done` of `total` are done. The last is always shown.
     pub fn show(&mut self, done: u64, total: u64, about: &str) {
         let (start, first) = *self.start.get_or_insert((Instant::now(), done));

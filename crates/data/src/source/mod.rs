@@ -159,9 +159,11 @@ pub(crate) fn printable(name: &str) -> Cow<'_, str> {
 pub(crate) fn describe(name: impl std::fmt::Display, source: &dyn Source) -> String {
     let classes = match source.class_names().len() {
         0 => String::new(),
+        1 => " in 1 class".to_owned(),
         n => format!(" in {} classes", thousands(n)),
     };
-    format!("{name}: {} images{classes}", thousands(source.len()))
+    let images = if source.len() == 1 { "image" } else { "images" };
+    format!("{name}: {} {images}{classes}", thousands(source.len()))
 }
 
 /// 7390 as `7,390`.

@@ -17,6 +17,12 @@ pub enum WeightsError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// There is nothing at this path.
+    #[error("{}: there is no such file or folder", path.display())]
+    Missing {
+        /// What was asked for.
+        path: PathBuf,
+    },
     /// A folder, a pipe, a device.
     #[error("{}: not a file; give the weights file itself", path.display())]
     NotAFile {
@@ -33,6 +39,12 @@ pub enum WeightsError {
         path: PathBuf,
         /// What its first bytes say.
         kind: &'static str,
+    },
+    /// A file of no kind that is known here.
+    #[error("{}: not a safetensors file: it does not begin with the length of a header", path.display())]
+    Unknown {
+        /// The file.
+        path: PathBuf,
     },
     /// The header contradicts itself or the file.
     #[error(

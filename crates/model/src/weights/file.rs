@@ -101,7 +101,10 @@ pub struct WeightsFile {
 impl WeightsFile {
     /// Opens a file and reads its header.
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
-        let io = |source| WeightsError::Io { path: path.to_owned(), source };
+        let io = |source: std::io::Error| match source.kind() {
+            std::io::ErrorKind::NotFound => WeightsError::Missing { path: path.to_owned() },
+            _ => WeightsError::Io { path: path.to_owned(), source },
+        };
         // Asked before opening: opening a pipe waits for somebody to write.
         if !fs::metadata(path).map_err(io)?.is_file() {
             return Err(WeightsError::NotAFile { path: path.to_owned() });
@@ -119,7 +122,7 @@ impl WeightsFile {
         }
         let header_length = u64::from_le_bytes(prefix);
         if header_length > MAX_HEADER {
-            return Err(damaged(format!("a header of {header_length} bytes is longer than the format allows")));
+            return Err(WeightsError::Unknown { path: path.to_owned() });
         }
         if header_length > length - 8 {
             return Err(damaged(format!("the header should have {header_length} bytes, the file has {length}")));

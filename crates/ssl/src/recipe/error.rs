@@ -30,6 +30,14 @@ pub enum RecipeError {
         /// What was given.
         text: String,
     },
+    /// A table, where there are keys only.
+    #[error("{place}: a recipe has no sections: leave `[{name}]` out and keep its keys")]
+    Section {
+        /// Where it stands.
+        place: String,
+        /// Its name.
+        name: String,
+    },
     /// No key has this name.
     #[error("{place}: unknown recipe key `{key}`{hint}")]
     UnknownKey {

@@ -32,6 +32,9 @@ impl RawRecipe {
                 Some(line) => format!("{place}:{line}"),
                 None => place.to_owned(),
             };
+            if value.is_table() {
+                return Err(RecipeError::Section { place, name: key.clone() });
+            }
             raw.set(key, value, &place)?;
         }
         Ok(raw)
@@ -112,6 +115,15 @@ mod tests {
     }
 
     #[test]
+    fn a_section_is_answered_with_what_to_do() {
+        assert_eq!(
+            message("[model]\narch = \"vit_tiny\""),
+            "my.toml: a recipe has no sections: leave `[model]` out and keep its keys"
+        );
+        assert!(RawRecipe::from_toml("seed = 1\n[data]\nimages = 3\n", "my.toml").is_ok(), "a saved configuration");
+    }
+
+    #[test]
     fn a_wrong_type_or_range_names_key_value_and_what_is_allowed() {
         for (text, expected) in [
             ("epochs = 0", "my.toml:1: recipe key `epochs` cannot be 0: it must be a whole number from 1 to 1000000"),
@@ -129,7 +141,6 @@ mod tests {
             ("center_floor = 3.0", "\"off\" or a number from -1000000 to 0"),
             ("out_dim = 1", "from 2 to"),
             ("head_layers = 0", "from 1 to 16"),
-            ("[epochs]\nx = 1", "`epochs` cannot be"),
         ] {
             let message = message(text);
             assert!(message.contains(expected), "{text}: {message}");
