@@ -42,6 +42,8 @@ def run(command, threads):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     except OSError as error:
         fail(f"cannot start {command[0]}: {error}")
+    if "No module named 'torch'" in done.stderr:
+        fail(f"{command[0]} has no torch: run this with a Python that has it, or name one with --python")
     if done.returncode != 0:
         fail(f"`{' '.join(command)}` ended with {done.returncode}:\n{done.stderr.strip()}")
     others = 0.0

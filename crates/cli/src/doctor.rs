@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::args::DoctorArgs;
 use crate::bench::step;
+use crate::device::Chosen;
 use crate::error::CliError;
 use crate::memory::HostMemory;
 use crate::output::{self, bytes};
@@ -19,7 +20,10 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     // A device that cannot be had is what a person comes here for: the table first, then the error.
     let (chosen, refusal) = match args.device.choose() {
         Ok(chosen) => (chosen, None),
-        Err(error @ CliError::NoCuda { .. }) => (args.device.choose_cpu()?, Some(error)),
+        Err(CliError::NoCuda { given, error }) => {
+            let cpu = args.device.choose_cpu()?;
+            (Chosen { no_gpu: Some(error.to_string()), ..cpu }, Some(CliError::NotHere { given }))
+        }
         Err(error) => return Err(error),
     };
     let device = chosen.device.clone();
@@ -72,7 +76,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
         lines.push(("GPU", reason.clone()));
     }
     let missing: Vec<_> = found.iter().filter(|library| library.place.is_none()).collect();
-    if advice.is_empty() && (missing.is_empty() || found[0].place.is_none()) {
+    if refusal.is_none() && advice.is_empty() && (missing.is_empty() || found[0].place.is_none()) {
         advice.push("All is there to train on this CPU: `dino-vmf pretrain` does, on made-up images".to_owned());
     }
     // Without a driver there is most likely no GPU; somebody who asks for one is told nevertheless.

@@ -53,12 +53,18 @@ pub enum CliError {
         total: u64,
     },
     /// A GPU that cannot be used.
-    #[error("--device {given}: {error}. `dino-vmf doctor` says what is there; --device cpu trains without a GPU")]
+    #[error("--device {given}: {error}. `dino-vmf doctor` says what is there; --device cpu does without a GPU")]
     NoCuda {
         /// What was asked for.
         given: String,
         /// What is missing.
         error: tensor::DeviceError,
+    },
+    /// The same, where what is missing was just told.
+    #[error("--device {given}: this machine cannot do that; see above")]
+    NotHere {
+        /// What was asked for.
+        given: String,
     },
     /// No device of that name.
     #[error("--device {given}: there is no such device; use auto, cpu, cuda or cuda:N")]

@@ -14,13 +14,11 @@ use crate::weights;
 /// `eval knn`: held-out images classified by the training images, or each by all others where nothing is held out.
 pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
     let device = args.device.open()?;
+    let weights = weights::load(&args.weights, &device)?;
     let train = images::open(&args.data, Split::Train)?;
     let test = match images::open(&args.data, Split::Test) {
         Ok(test) => Some(test),
-        Err(error @ OpenError::NoTestSplit { .. }) => {
-            output::note(&format!("leave-one-out, since {error}"));
-            None
-        }
+        Err(OpenError::NoTestSplit { .. }) => None,
         Err(error) => return Err(error.into()),
     };
     // Found out before the features are computed.
@@ -32,7 +30,9 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
     }
     let options = KnnOptions { ks: args.k.iter().map(|&k| k as usize).collect(), temperature: args.temperature };
     options.check(train.len().saturating_sub(usize::from(test.is_none())))?;
-    let weights = weights::load(&args.weights, &device)?;
+    if test.is_none() {
+        output::note("no images are held out: each is classified by all others (leave-one-out)");
+    }
     let bank = extract(&weights, &*train, &args.view, &args.device, &device)?;
     let queries = match &test {
         Some(test) => Some(extract(&weights, &**test, &args.view, &args.device, &device)?),

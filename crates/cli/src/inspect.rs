@@ -161,6 +161,10 @@ fn short(x: f64) -> String {
 fn of_file(path: &Path) -> Result<String, CliError> {
     let file = WeightsFile::open(path)?;
     let mut text = format!("{}: {}", path.display(), file.summary());
+    if file.metadata().get("format").is_some_and(|format| format == eval::FEATURES_FORMAT) {
+        text += "features, a row for each image: `names` and `class_names` beside them are JSON\n";
+        return Ok(text);
+    }
     match Checkpoint::read(path) {
         Ok(checkpoint) => _ = writeln!(text, "checkpoint of step {}, its checksum is right", checkpoint.step()),
         // A safetensors file of somebody else.

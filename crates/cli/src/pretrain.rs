@@ -54,7 +54,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let stop = Stop::listen(&console)?;
     let mut face = Face::new(console.clone(), stop.clone(), probe, recipe.epochs());
     let trained = Trainer::open(&device.device, recipe.clone(), folder, train, &mut face).and_then(|mut trainer| {
-        face.meter.begin(trainer.step(), recipe.total_steps());
+        face.meter.begin(trainer.step(), recipe.total_steps(), &device.device.describe());
         trainer.run(&mut face).map(|outcome| (trainer, outcome))
     });
     console.close();

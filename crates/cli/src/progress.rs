@@ -57,7 +57,8 @@ pub struct Meter {
     /// When, and at how many things done, the clock started.
     start: Option<(Instant, u64)>,
     last_line: Instant,
-    speed: Option<f64>,
+    /// The smoothed speed, and of how many readings.
+    speed: Option<(f64, u64)>,
 }
 
 impl Meter {
@@ -71,10 +72,13 @@ impl Meter {
         Self { start: Some((Instant::now(), 0)), ..Self::new(console, what) }
     }
 
-    /// The smoothed speed, given another reading.
+    /// The smoothed speed, given another reading. The first is slow by what has to be made ready, and soon forgotten.
     pub fn smooth(&mut self, reading: f64) -> f64 {
-        let speed = self.speed.map_or(reading, |speed| speed + SMOOTHING * (reading - speed));
-        self.speed = Some(speed);
+        let speed = match self.speed {
+            Some((speed, readings)) if readings > 1 => speed + SMOOTHING * (reading - speed),
+            _ => reading,
+        };
+        self.speed = Some((speed, self.speed.map_or(1, |(_, readings)| readings + 1)));
         speed
     }
 
@@ -85,13 +89,15 @@ impl Meter {
     }
 
     /// Says that the next is under way, which can take a minute. Where a terminal shows a bar, that is enough.
-    pub fn begin(&self, done: u64, total: u64) {
+    pub fn begin(&self, done: u64, total: u64, place: &str) {
         match &self.console.bar {
             Some(bar) => {
                 bar.set_position(done);
                 bar.tick();
             }
-            None if done < total => output::note(&format!("{} {} of {total} is under way", self.what, done + 1)),
+            None if done < total => {
+                output::note(&format!("{} {} of {total} is under way on {place}", self.what, done + 1));
+            }
             None => {}
         }
     }
@@ -169,6 +175,7 @@ mod tests {
     #[test]
     fn the_speed_shown_follows_the_readings_slowly() {
         let mut meter = Meter::new(&Console { bar: None }, "step");
+        assert_eq!(meter.smooth(10.0), 10.0);
         assert_eq!(meter.smooth(100.0), 100.0);
         assert_eq!(meter.smooth(200.0), 120.0);
     }

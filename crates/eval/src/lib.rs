@@ -20,4 +20,4 @@ pub use features::{Extraction, Features, Network, extract, raw_pixels};
 pub use knn::{KnnOptions, KnnResult};
 pub use prepare::Preparation;
 pub use reading::{Progress, ReadOptions};
-pub use save::{FeatureFormat, save};
+pub use save::{FEATURES_FORMAT, FeatureFormat, save};

@@ -10,6 +10,9 @@ use crate::error::EvalError;
 use crate::features::Features;
 use files::replace;
 
+/// What a safetensors file of features says of its format.
+pub const FEATURES_FORMAT: &str = "dino-vmf features";
+
 /// A header longer than this cannot be read back: the format's limit.
 const MAX_HEADER: usize = 100_000_000;
 
@@ -85,7 +88,7 @@ fn safetensors_header(features: &Features, source: &dyn Source) -> Vec<u8> {
     add("features", "F32", &[rows, features.dim], rows * features.dim * 4);
     let names: Vec<String> = features.indices.iter().map(|&index| source.name(index)).collect();
     let metadata = json!({
-        "format": "dino-vmf features",
+        "format": FEATURES_FORMAT,
         "source": source.describe(),
         "names": json!(names).to_string(),
         "class_names": json!(source.class_names()).to_string(),

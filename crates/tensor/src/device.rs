@@ -67,7 +67,7 @@ pub enum DeviceError {
     /// The GPU's memory is not enough.
     #[error(
         "the GPU's memory is used up: {} more are needed, {} are held already and {} of {} are free. Ways out: a smaller \
-         --batch-size, --set accumulate=4 (the batch in four parts), --set checkpoint_activations=true (a quarter more time)",
+         --batch-size, --accumulate 4 (the batch in four parts), --checkpoint-activations (a quarter more time)",
         Gib(*wanted), Gib(*held), Gib(*free), Gib(*total)
     )]
     OutOfMemory {

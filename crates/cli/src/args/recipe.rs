@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{DeviceArgs, SOURCE};
+use ssl::recipe::KeyHelp;
 
 /// `pretrain`.
 #[derive(Debug, Args)]
@@ -71,6 +72,12 @@ pub struct RecipeFlags {
     /// Local views of an image
     #[arg(long, value_name = "N")]
     pub local_crops: Option<String>,
+    /// Parts in which the images of a step are taken one after another: less memory
+    #[arg(long, value_name = "N")]
+    pub accumulate: Option<String>,
+    /// Keep only the input of each block, and compute the block again in the backward pass: less memory, more time
+    #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true")]
+    pub checkpoint_activations: Option<String>,
     /// Seed of everything random in training; the images of `synthetic` have their own (synthetic:seed=S)
     #[arg(long, value_name = "S")]
     pub seed: Option<String>,
@@ -89,6 +96,8 @@ impl RecipeFlags {
             ("batch_size", &self.batch_size, "--batch-size"),
             ("out_dim", &self.out_dim, "--out-dim"),
             ("local_crops", &self.local_crops, "--local-crops"),
+            ("accumulate", &self.accumulate, "--accumulate"),
+            ("checkpoint_activations", &self.checkpoint_activations, "--checkpoint-activations"),
             ("seed", &self.seed, "--seed"),
         ]
         .into_iter()
@@ -118,8 +127,9 @@ pub fn pretrain_help() -> String {
 
 fn keys_help() -> String {
     let widest = ssl::recipe::keys().map(str::len).max().unwrap_or(0);
-    let lines: String = ssl::recipe::meanings().map(|(key, meaning)| format!("\n  {key:widest$}  {meaning}")).collect();
-    format!("Keys of a recipe, for --set and for the file:{lines}")
+    let line = |key: KeyHelp| format!("\n  {:widest$}  {} [{}]", key.name, key.meaning, key.allowed);
+    let lines: String = ssl::recipe::help().map(line).collect();
+    format!("Keys of a recipe, for --set and for the file, with the values that they take:{lines}")
 }
 
 /// `views`.
@@ -174,6 +184,8 @@ mod tests {
             batch_size: text(),
             out_dim: text(),
             local_crops: text(),
+            accumulate: text(),
+            checkpoint_activations: text(),
             seed: text(),
         };
         let known: Vec<&str> = ssl::recipe::keys().collect();
@@ -181,6 +193,6 @@ mod tests {
             assert!(known.contains(&key), "{key}");
             assert_eq!(flag, format!("--{}", key.replace('_', "-")));
         }
-        assert_eq!(flags.given().count(), 10);
+        assert_eq!(flags.given().count(), 12);
     }
 }

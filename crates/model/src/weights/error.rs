@@ -30,10 +30,7 @@ pub enum WeightsError {
         path: PathBuf,
     },
     /// A file of another kind.
-    #[error(
-        "{}: this is {kind}, not a safetensors file. In Python, `safetensors.torch.save_file(state_dict, \"F.safetensors\")` \
-         converts it", path.display()
-    )]
+    #[error("{}: this is {kind}, not a safetensors file{}", path.display(), conversion(kind))]
     OtherFormat {
         /// The file.
         path: PathBuf,
@@ -205,4 +202,12 @@ fn more(count: usize) -> String {
 
 fn also_wrong(count: usize) -> String {
     if count > 0 { format!(" ({count} more do not fit either)") } else { String::new() }
+}
+
+/// How to make a safetensors file of a file of another kind.
+fn conversion(kind: &str) -> &'static str {
+    match kind.contains("PyTorch") {
+        true => ". In Python, `safetensors.torch.save_file(state_dict, \"F.safetensors\")` converts it",
+        false => "",
+    }
 }

@@ -145,7 +145,8 @@ impl Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (tensors, values) = (self.tensors(), thousands(self.values()));
-        writeln!(f, "{tensors} tensors, {values} values, {} bytes", thousands(self.file_bytes))?;
+        let plural = if tensors == 1 { "" } else { "s" };
+        writeln!(f, "{tensors} tensor{plural}, {values} values, {} bytes", thousands(self.file_bytes))?;
         let name_width = self.groups.iter().map(|group| printable(&group.name).chars().count()).max().unwrap_or(0);
         let values_width = self.groups.iter().map(|group| thousands(group.values).len()).max().unwrap_or(0);
         for group in &self.groups {

@@ -153,7 +153,7 @@ impl RawRecipe {
             warmup_teacher_temp_epochs: self.warmup_teacher_temp_epochs.or_derive(|| {
                 let usual = if is_large { 50 } else { 30 };
                 let share = (0.3 * runs as f64).round() as usize;
-                (share.min(usual), format!("{model}: {usual}, at most 0.3 of {runs} epochs"))
+                (share.min(usual), format!("{model}: {usual}, but no more than 0.3 of {runs} epochs, rounded"))
             }),
             center_momentum: self.center_momentum.or_default(0.9),
             center_floor: self.center_floor.or_default(None),
@@ -258,11 +258,14 @@ fn local_scale(short: usize, global: Interval) -> (Interval, String) {
 /// 65536 on ImageNet; on small data most of so many prototypes would never win an image.
 fn out_dim(images: usize) -> (usize, String) {
     let power = |n: usize| n.max(1).ilog2();
-    let least = power(images / 2).clamp(4, 10);
-    let reason = format!(
-        "the power of two up to an eighth of {images} images, but at least 1024 or half of them, and at most 65536"
-    );
-    (1 << power(images / 8).clamp(least, 16), reason)
+    let (eighth, half) = (power(images / 8), power(images / 2).clamp(4, 10));
+    let reason = match eighth {
+        17.. => "as many as DINO has: there are images enough".to_owned(),
+        _ if eighth >= half => format!("the power of two up to an eighth of {images} images"),
+        _ if half == 10 => format!("1024, since an eighth of {images} images is fewer"),
+        _ => format!("the power of two up to half of {images} images, at least 16"),
+    };
+    (1 << eighth.clamp(half, 16), reason)
 }
 
 /// Small sets need more passes: 20 M image presentations, between DINO's short and its long schedule.
@@ -294,7 +297,7 @@ fn momentum(batch: usize, steps: f64) -> (f64, String) {
     let by_batch = 256_000.0 / batch as f64;
     let memory = by_batch.min(MOST_OF_RUN * steps).max(LEAST_MEMORY);
     let why = if memory == LEAST_MEMORY {
-        format!("{LEAST_MEMORY} steps, the least, of {steps}")
+        format!("{LEAST_MEMORY} steps, the fewest that train, in a run of {steps}")
     } else if memory == by_batch {
         format!("256000 images, at batch {batch}")
     } else {

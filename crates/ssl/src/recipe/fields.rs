@@ -39,6 +39,7 @@ pub(super) struct Key {
     pub(super) name: &'static str,
     /// What it is, in a sentence.
     pub(super) meaning: &'static str,
+    pub(super) rule: fn() -> Rule,
     pub(super) on_resume: OnResume,
 }
 
@@ -94,7 +95,12 @@ macro_rules! recipe {
         }
 
         pub(super) const KEYS: &[Key] =
-            &[$(Key { name: stringify!($key), meaning: concat!($($doc),+), on_resume: OnResume::$on_resume },)+];
+            &[$(Key {
+                name: stringify!($key),
+                meaning: concat!($($doc),+),
+                rule: || $rule,
+                on_resume: OnResume::$on_resume,
+            },)+];
     };
 }
 

@@ -34,7 +34,22 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
     fields::KEYS.iter().map(|key| key.name)
 }
 
-/// The names of all recipe keys with what they mean, a sentence each.
-pub fn meanings() -> impl Iterator<Item = (&'static str, &'static str)> {
-    fields::KEYS.iter().map(|key| (key.name, key.meaning.trim()))
+/// A key of a recipe, for people.
+#[derive(Clone, Debug)]
+pub struct KeyHelp {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, in a sentence.
+    pub meaning: &'static str,
+    /// The values that it takes.
+    pub allowed: String,
+}
+
+/// All keys of a recipe.
+pub fn help() -> impl Iterator<Item = KeyHelp> {
+    fields::KEYS.iter().map(|key| KeyHelp {
+        name: key.name,
+        meaning: key.meaning.trim(),
+        allowed: (key.rule)().to_string(),
+    })
 }
