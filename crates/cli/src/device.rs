@@ -1,6 +1,6 @@
 //! From `--device` and `--threads` to a device.
 
-use tensor::{CpuOptions, CudaOptions, Device, DeviceError};
+use tensor::{CpuOptions, CudaOptions, Device};
 
 use crate::args::DeviceArgs;
 use crate::error::CliError;
@@ -29,9 +29,10 @@ impl DeviceArgs {
         Ok(self.choose()?.device)
     }
 
-    /// The CPU, whatever was asked for.
-    pub fn choose_cpu(&self) -> Result<Chosen, CliError> {
-        Ok(Chosen { device: self.cpu()?, no_gpu: None })
+    /// The CPU, whatever was asked for, and why not a GPU where one was wanted.
+    pub fn choose_cpu(&self, no_gpu: Option<String>) -> Result<Chosen, CliError> {
+        let device = Device::cpu(CpuOptions { threads: self.thread_count(), ..Default::default() })?;
+        Ok(Chosen { device, no_gpu })
     }
 
     /// The device that was asked for, with the reason for the choice.
@@ -39,10 +40,10 @@ impl DeviceArgs {
         let given = self.device.clone();
         let gpu = |index| Device::cuda(CudaOptions { index, ..Default::default() });
         match self.device.as_str() {
-            "cpu" => self.choose_cpu(),
+            "cpu" => self.choose_cpu(None),
             "auto" => match gpu(0) {
                 Ok(device) => Ok(Chosen { device, no_gpu: None }),
-                Err(error) => Ok(Chosen { device: self.cpu()?, no_gpu: Some(error.to_string()) }),
+                Err(error) => self.choose_cpu(Some(error.to_string())),
             },
             other => {
                 let index = match other.strip_prefix("cuda") {
@@ -55,10 +56,6 @@ impl DeviceArgs {
                 Ok(Chosen { device, no_gpu: None })
             }
         }
-    }
-
-    fn cpu(&self) -> Result<Device, DeviceError> {
-        Device::cpu(CpuOptions { threads: self.thread_count(), ..Default::default() })
     }
 
     /// Threads asked for by flag or environment; none where all cores may be used.

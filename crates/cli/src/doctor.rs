@@ -5,7 +5,6 @@ use std::path::Path;
 
 use crate::args::DoctorArgs;
 use crate::bench::step;
-use crate::device::Chosen;
 use crate::error::CliError;
 use crate::memory::HostMemory;
 use crate::output::{self, bytes};
@@ -21,8 +20,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     let (chosen, refusal) = match args.device.choose() {
         Ok(chosen) => (chosen, None),
         Err(CliError::NoCuda { given, error }) => {
-            let cpu = args.device.choose_cpu()?;
-            (Chosen { no_gpu: Some(error.to_string()), ..cpu }, Some(CliError::NotHere { given }))
+            (args.device.choose_cpu(Some(error.to_string()))?, Some(CliError::NotHere { given }))
         }
         Err(error) => return Err(error),
     };

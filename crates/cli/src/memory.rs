@@ -5,6 +5,7 @@ use std::path::Path;
 
 use ssl::learner::LearnerOptions;
 use ssl::memory::{ViewShape, estimate_on_cpu};
+use tensor::Device;
 
 use crate::error::CliError;
 use crate::output::{self, bytes};
@@ -48,9 +49,9 @@ impl HostMemory {
     }
 }
 
-/// Warns of work on the CPU that needs more memory than there is, and refuses what cannot fit.
-pub fn check(options: &LearnerOptions, views: &[ViewShape], batch: usize) -> Result<(), CliError> {
-    let Some(memory) = HostMemory::read() else { return Ok(()) };
+/// Warns of work on the CPU that needs more memory than there is, and refuses what cannot fit. A GPU plans its own.
+pub fn check(device: &Device, options: &LearnerOptions, views: &[ViewShape], batch: usize) -> Result<(), CliError> {
+    let Some(memory) = HostMemory::read().filter(|_| !device.is_gpu()) else { return Ok(()) };
     let need = estimate_on_cpu(options, views, batch)? as u64;
     if let Some(warning) = judge(need, &memory)? {
         output::note(&warning);

@@ -31,9 +31,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let device = args.device.choose()?;
     let (train, recipe) = args.recipe.open(args.device.thread_count())?;
     // Before there is a folder that holds these settings.
-    if !device.device.is_gpu() {
-        memory::check(&learner_options(&recipe)?, &view_shapes(&recipe), recipe.batch_size())?;
-    }
+    memory::check(&device.device, &learner_options(&recipe)?, &view_shapes(&recipe), recipe.batch_size())?;
     let out = args.out.clone().unwrap_or_else(|| default_out(&args.recipe.data, &recipe));
     let folder = RunFolder::open(&out, &recipe)?;
 

@@ -49,6 +49,15 @@ impl Console {
     }
 }
 
+/// What the readings of a speed have given so far.
+#[derive(Debug)]
+enum Speed {
+    Unknown,
+    /// One reading, which does not count.
+    First,
+    Smooth(f64),
+}
+
 /// The progress of one piece of work.
 #[derive(Debug)]
 pub struct Meter {
@@ -57,14 +66,13 @@ pub struct Meter {
     /// When, and at how many things done, the clock started.
     start: Option<(Instant, u64)>,
     last_line: Instant,
-    /// The smoothed speed, and of how many readings.
-    speed: Option<(f64, u64)>,
+    speed: Speed,
 }
 
 impl Meter {
     /// A meter of `what` (steps, images) on a console. Its clock starts when the first is shown.
     pub fn new(console: &Console, what: &'static str) -> Self {
-        Self { console: console.clone(), what, start: None, last_line: Instant::now(), speed: None }
+        Self { console: console.clone(), what, start: None, last_line: Instant::now(), speed: Speed::Unknown }
     }
 
     /// The same with a clock that starts now, with none done.
@@ -75,10 +83,10 @@ impl Meter {
     /// The smoothed speed, given another reading. The first is slow by what has to be made ready, and soon forgotten.
     pub fn smooth(&mut self, reading: f64) -> f64 {
         let speed = match self.speed {
-            Some((speed, readings)) if readings > 1 => speed + SMOOTHING * (reading - speed),
-            _ => reading,
+            Speed::Unknown | Speed::First => reading,
+            Speed::Smooth(speed) => speed + SMOOTHING * (reading - speed),
         };
-        self.speed = Some((speed, self.speed.map_or(1, |(_, readings)| readings + 1)));
+        self.speed = if matches!(self.speed, Speed::Unknown) { Speed::First } else { Speed::Smooth(speed) };
         speed
     }
 

@@ -65,8 +65,9 @@ Examples:
   dino-vmf bench step --patch-size 4 --batch-size 256 --global-size 32 --local-size 16 --local-crops 4
   dino-vmf bench step --steps 10 --threads 2 --json
 
-The percentage (mfu in JSON) is the share of the device's matrix-product rate that a step reaches, counting the operations that published figures
-count: of the data sheet's rate on an H100, H200 or A100, of a rate measured right after on anything else.";
+The percentage (mfu in JSON) is the share of the device's matrix-product rate that a step reaches, counting the
+operations that published figures count: of the data sheet's rate on an H100, H200 or A100, of a rate measured right
+after on anything else.";
 
 /// `bench data`.
 #[derive(Debug, Args)]

@@ -38,9 +38,10 @@ Examples:
 An image is resized so that its short side is 256/224 of the image size, and its centre is cut out (torchvision's
 Resize(256, bicubic), CenterCrop(224)). Row i is image i in order of path; images that cannot be read are named and left out.
 
-A .safetensors file has `features` [images, width] in f32, `labels` [images] in i64 where there are classes (-1 for none), and in
-its metadata `names` and `class_names` as JSON lists. In Python:
-  f = safetensors.safe_open(\"photos.safetensors\", \"np\"); x = f.get_tensor(\"features\"); names = json.loads(f.metadata()[\"names\"])";
+A .safetensors file has `features` [images, width] in f32, `labels` [images] in i64 where there are classes (-1 for
+none), and in its metadata `names` and `class_names` as JSON lists. In Python:
+  f = safetensors.safe_open(\"photos.safetensors\", \"np\")
+  x, names = f.get_tensor(\"features\"), json.loads(f.metadata()[\"names\"])";
 
 /// How images are shown to a network.
 #[derive(Clone, Debug, Args)]

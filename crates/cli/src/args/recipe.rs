@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use ssl::recipe::KeyHelp;
 
 use super::{DeviceArgs, SOURCE};
-use ssl::recipe::KeyHelp;
 
 /// `pretrain`.
 #[derive(Debug, Args)]

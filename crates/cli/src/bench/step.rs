@@ -226,9 +226,7 @@ fn setup(bench: &StepBench) -> Result<(LearnerOptions, Vec<ViewShape>), ConfigEr
 /// Runs the steps.
 pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, CliError> {
     let (options, shapes) = setup(bench)?;
-    if !device.is_gpu() {
-        memory::check(&options, &shapes, bench.batch_size)?;
-    }
+    memory::check(device, &options, &shapes, bench.batch_size)?;
     let flop = step_flops(&options.vit, &options.head, bench);
     let depth = options.vit.depth;
     plan_and_reserve(device, &options, &shapes, bench.batch_size, DROP_PATH)?;

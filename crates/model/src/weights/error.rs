@@ -30,12 +30,14 @@ pub enum WeightsError {
         path: PathBuf,
     },
     /// A file of another kind.
-    #[error("{}: this is {kind}, not a safetensors file{}", path.display(), conversion(kind))]
+    #[error("{}: this is {kind}, not a safetensors file{way_out}", path.display())]
     OtherFormat {
         /// The file.
         path: PathBuf,
         /// What its first bytes say.
         kind: &'static str,
+        /// How to make a safetensors file of it, if that is known.
+        way_out: &'static str,
     },
     /// A file of no kind that is known here.
     #[error("{}: not a safetensors file: it does not begin with the length of a header", path.display())]
@@ -202,12 +204,4 @@ fn more(count: usize) -> String {
 
 fn also_wrong(count: usize) -> String {
     if count > 0 { format!(" ({count} more do not fit either)") } else { String::new() }
-}
-
-/// How to make a safetensors file of a file of another kind.
-fn conversion(kind: &str) -> &'static str {
-    match kind.contains("PyTorch") {
-        true => ". In Python, `safetensors.torch.save_file(state_dict, \"F.safetensors\")` converts it",
-        false => "",
-    }
 }

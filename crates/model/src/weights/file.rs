@@ -117,8 +117,8 @@ impl WeightsFile {
         }
         let mut prefix = [0; 8];
         file.read_exact(&mut prefix).map_err(io)?;
-        if let Some(kind) = other_format(&prefix) {
-            return Err(WeightsError::OtherFormat { path: path.to_owned(), kind });
+        if let Some((kind, way_out)) = other_format(&prefix) {
+            return Err(WeightsError::OtherFormat { path: path.to_owned(), kind, way_out });
         }
         let header_length = u64::from_le_bytes(prefix);
         if header_length > MAX_HEADER {
@@ -199,18 +199,19 @@ impl WeightsFile {
 }
 
 /// What a file is that is often given instead, by its first bytes.
-fn other_format(first: &[u8; 8]) -> Option<&'static str> {
+fn other_format(first: &[u8; 8]) -> Option<(&'static str, &'static str)> {
+    const SAVE: &str = ". In Python, `safetensors.torch.save_file(state_dict, \"F.safetensors\")` converts it";
     let [low @ .., _, _, _, _] = first;
     // The length of a sound header fits into the lower four bytes.
     if first.ends_with(&[0; 4]) {
         return None;
     }
     match low {
-        [b'P', b'K', 3, 4] => Some("a PyTorch file (or another zip archive)"),
-        [0x80, 2..=5, ..] => Some("a Python pickle (an old PyTorch file)"),
-        [0x89, b'H', b'D', b'F'] => Some("an HDF5 file"),
-        [b'G', b'G', b'U', b'F'] => Some("a GGUF file"),
-        [0x93, b'N', b'U', b'M'] => Some("a NumPy array"),
+        [b'P', b'K', 3, 4] => Some(("a PyTorch file (or another zip archive)", SAVE)),
+        [0x80, 2..=5, ..] => Some(("a Python pickle (an old PyTorch file)", SAVE)),
+        [0x89, b'H', b'D', b'F'] => Some(("an HDF5 file", "")),
+        [b'G', b'G', b'U', b'F'] => Some(("a GGUF file", "")),
+        [0x93, b'N', b'U', b'M'] => Some(("a NumPy array", "")),
         _ => None,
     }
 }

@@ -58,7 +58,7 @@ macro_rules! recipe {
                         let value = <$type>::read(value, &rule).ok_or_else(|| bad_value(key, value, &rule, place))?;
                         self.$key = Some(Given { value, place: place.to_owned() });
                     })+
-                    _ => return Err(unknown_key(key, place)),
+                    _ => return Err(unknown_key(key, value, place)),
                 }
                 Ok(())
             }

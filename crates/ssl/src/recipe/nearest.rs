@@ -1,10 +1,15 @@
 //! The known key that a misspelt one was probably meant to be.
 
+use toml::Value;
+
 use super::error::RecipeError;
 use super::keys;
 
 /// The error for a name that is no key.
-pub(super) fn unknown_key(key: &str, place: &str) -> RecipeError {
+pub(super) fn unknown_key(key: &str, value: &Value, place: &str) -> RecipeError {
+    if value.is_table() {
+        return RecipeError::Section { place: place.to_owned(), name: key.to_owned() };
+    }
     let hint = match nearest(key, keys()) {
         Some(known) => format!(": did you mean `{known}`?"),
         None => format!("; known are {}", keys().collect::<Vec<_>>().join(", ")),

@@ -32,9 +32,6 @@ impl RawRecipe {
                 Some(line) => format!("{place}:{line}"),
                 None => place.to_owned(),
             };
-            if value.is_table() {
-                return Err(RecipeError::Section { place, name: key.clone() });
-            }
             raw.set(key, value, &place)?;
         }
         Ok(raw)
@@ -141,6 +138,7 @@ mod tests {
             ("center_floor = 3.0", "\"off\" or a number from -1000000 to 0"),
             ("out_dim = 1", "from 2 to"),
             ("head_layers = 0", "from 1 to 16"),
+            ("[epochs]\nx = 1", "`epochs` cannot be"),
         ] {
             let message = message(text);
             assert!(message.contains(expected), "{text}: {message}");

@@ -89,7 +89,7 @@ pub(crate) fn backward(
     let is_short = |length: usize| length <= WHOLE && cuda.fits_shared(8320 * length.div_ceil(STRIP) + SUMS_BYTES);
     let any_long = shape.keys.groups().iter().any(|g| !is_short(g.length));
     // The kernel for short segments sums its result over the rows on the way, for the gradient of the bias.
-    let all_summed = shape.keys.groups().iter().all(|g| g.length > 0 && is_short(g.length));
+    let all_summed = !any_long && shape.keys.groups().iter().all(|g| g.length > 0);
     let segments: usize = shape.keys.groups().iter().map(|g| g.segments).sum();
     let sums = all_summed.then(|| cuda.allocate(segments * 3 * dim, DType::F32));
     let pairs = out.rows() * shape.heads;

@@ -1,8 +1,9 @@
 //! The operations on an NVIDIA GPU.
 //!
 //! One stream, on which all work is queued in the order of the calls, and another that brings images and finishes them;
-//! kernels of our own (`kernels/*.cu`) and matrix products by cuBLASLt. Activations are bf16 (or f32, for proof), parameters and statistics f32. No operation returns an
-//! error: the first trouble is kept, later work is skipped, and `Device::finish` reports it.
+//! kernels of our own (`kernels/*.cu`) and matrix products by cuBLASLt. Activations are bf16 (or f32, for proof),
+//! parameters and statistics f32. No operation returns an error: the first trouble is kept, later work is skipped, and
+//! `Device::finish` reports it.
 
 mod arguments;
 mod gemm;

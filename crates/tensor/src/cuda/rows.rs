@@ -104,8 +104,7 @@ fn groups(rows: &Rows) -> Vec<Group> {
 impl Cuda {
     /// The device's form of some rows, made when first asked for.
     pub(crate) fn rows<'a>(&self, rows: &'a Rows) -> &'a DeviceRows {
-        self.prepare_rows(&[rows]);
-        rows.on_device(|| unreachable!("it was just made"))
+        rows.on_device(|| DeviceRows::make(self, &[rows]).swap_remove(0))
     }
 
     /// Makes the device's form of those rows that do not have it.
