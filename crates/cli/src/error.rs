@@ -5,8 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use data::BadSample;
-
-use crate::output::bytes;
+use text::bytes;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]

@@ -3,12 +3,13 @@
 use data::{OpenError, Split};
 use eval::{KnnOptions, KnnResult, knn};
 use serde_json::json;
+use text::count;
 
 use crate::args::KnnArgs;
 use crate::error::CliError;
 use crate::features::extract;
 use crate::images;
-use crate::output::{self, count};
+use crate::output;
 use crate::weights;
 
 /// `eval knn`: held-out images classified by the training images, or each by all others where nothing is held out.

@@ -66,7 +66,7 @@ pub fn extract(
         output::note(&format!("skipped {}: {}", bad.name, bad.reason));
     }
     if extraction.skipped.len() > NAMED {
-        output::note(&format!("and {} more", output::count(extraction.skipped.len() - NAMED, "image")));
+        output::note(&format!("and {} more", text::count(extraction.skipped.len() - NAMED, "image")));
     }
     Ok(extraction)
 }

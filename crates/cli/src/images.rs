@@ -98,8 +98,8 @@ impl Subset {
 
     /// How many there are, and of how many where not all, for people.
     pub fn share(&self, what: &str) -> String {
-        let all = output::count(self.source.len(), what);
-        if self.len() == self.source.len() { all } else { format!("{} of {all}", output::thousands(self.len() as u64)) }
+        let all = text::count(self.source.len(), what);
+        if self.len() == self.source.len() { all } else { format!("{} of {all}", text::thousands(self.len())) }
     }
 }
 

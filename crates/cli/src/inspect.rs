@@ -9,11 +9,12 @@ use serde_json::Value;
 use ssl::recipe::Recipe;
 use ssl::run::{Checkpoint, Checkpoints, Damage, read_config};
 use ssl::trainer::vit_config;
+use text::{bytes, count, thousands};
 
 use crate::args::InspectArgs;
 use crate::error::CliError;
 use crate::outcome::{RunResult, last_record};
-use crate::output::{self, bytes, count, thousands};
+use crate::output;
 use crate::weights::require_run;
 
 /// Prints what is there.
@@ -187,7 +188,7 @@ fn of_file(path: &Path) -> Result<String, CliError> {
 
 fn network(config: &VitConfig) -> String {
     let VitConfig { dim, depth, heads, patch, image: (height, width), channels, .. } = config;
-    let (blocks, heads) = (output::count(*depth, "block"), output::count(*heads, "head"));
+    let (blocks, heads) = (text::count(*depth, "block"), text::count(*heads, "head"));
     format!(
         "ViT of width {dim}, {blocks}, {heads}, patches of {patch} pixels, for images of {height}x{width} \
          with {channels} channels"

@@ -6,9 +6,10 @@ use std::path::Path;
 use ssl::learner::LearnerOptions;
 use ssl::memory::{ViewShape, estimate_on_cpu};
 use tensor::Device;
+use text::bytes;
 
 use crate::error::CliError;
-use crate::output::{self, bytes};
+use crate::output;
 use crate::proc;
 
 /// An estimate may be too high by this factor.

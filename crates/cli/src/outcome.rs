@@ -4,8 +4,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use ssl::recipe::Recipe;
+use text::count;
 
-use crate::output::{count, shell};
+use crate::output::shell;
 
 /// The file's name in a run folder.
 pub const FILE: &str = "result.json";

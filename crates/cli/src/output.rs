@@ -23,32 +23,10 @@ pub fn note(text: &str) {
     _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// 7390 as `7,390`.
-pub fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|g| std::str::from_utf8(g).ok()).collect();
-    groups.join(",")
-}
-
-/// `1 image`, `7,390 images`.
-pub fn count(n: usize, thing: &str) -> String {
-    format!("{} {thing}{}", thousands(n as u64), if n == 1 { "" } else { "s" })
-}
-
 /// A speed with as many digits as tell it: `0.87`, `4.2`, `3050`.
 pub fn speed(per_second: f64) -> String {
     let digits = [1.0, 10.0].iter().filter(|&&limit| per_second < limit).count();
     format!("{per_second:.digits$} img/s")
-}
-
-/// Bytes with a unit that keeps the number short.
-pub fn bytes(n: u64) -> String {
-    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let power = (0..UNITS.len() - 1).find(|&p| n < 1024u64.pow(p as u32 + 1)).unwrap_or(UNITS.len() - 1);
-    if power == 0 {
-        return format!("{n} bytes");
-    }
-    format!("{:.1} {}", n as f64 / 1024f64.powi(power as i32), UNITS[power])
 }
 
 /// A word as a shell takes it.
@@ -66,14 +44,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short_to_read() {
-        assert_eq!(
-            [bytes(0), bytes(1023), bytes(1536), bytes(3 << 30)],
-            ["0 bytes", "1023 bytes", "1.5 KiB", "3.0 GiB"]
-        );
-        assert_eq!(bytes(u64::MAX), "16777216.0 TiB");
+    fn a_speed_is_short_to_read() {
         assert_eq!([0.871, 4.24, 41.2, 3050.4].map(speed), ["0.87 img/s", "4.2 img/s", "41 img/s", "3050 img/s"]);
-        assert_eq!([count(1, "image"), count(7390, "image")], ["1 image", "7,390 images"]);
     }
 
     #[test]

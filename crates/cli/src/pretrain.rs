@@ -58,7 +58,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     console.close();
     let (trainer, outcome) = trained?;
     if face.skipped > 0 {
-        output::note(&format!("skipped because unreadable: {}", output::count(face.skipped, "image")));
+        output::note(&format!("skipped because unreadable: {}", text::count(face.skipped, "image")));
     }
     let stopped = |step: u64| {
         output::note(&format!(
@@ -105,8 +105,8 @@ fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path) {
         "device  {}\ndata    {data}\nrun     {}: {} in {} of {per_epoch}\nrecipe\n{}",
         device.describe(),
         out.display(),
-        output::count(steps as usize, "step"),
-        output::count(recipe.epochs(), "epoch"),
+        text::count(steps as usize, "step"),
+        text::count(recipe.epochs(), "epoch"),
         recipe.table().trim_end()
     ));
     for warning in recipe.warnings() {

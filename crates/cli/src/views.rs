@@ -94,7 +94,7 @@ fn legend(rows: &[Row], config: &LoaderConfig, args: &ViewsArgs) -> String {
     let side = |(height, width): (usize, usize)| format!("{width} x {height}");
     let locals = match views.local_crops {
         0 => String::new(),
-        n => format!(", {} ({})", output::count(n, "local view"), side(views.local_size)),
+        n => format!(", {} ({})", text::count(n, "local view"), side(views.local_size)),
     };
     let zoom = match Layout::new(&[], views).zoom {
         1 => String::new(),
@@ -103,7 +103,7 @@ fn legend(rows: &[Row], config: &LoaderConfig, args: &ViewsArgs) -> String {
     let frames = if args.no_frames { "" } else { "; a frame has the colour of its part of the image" };
     format!(
         "{} in the order of epoch {}, seed {}: image, global views 1 and 2 ({}){locals}{zoom}{frames}",
-        output::count(rows.len(), "image"),
+        text::count(rows.len(), "image"),
         args.epoch,
         config.seed,
         side(views.global_size),

@@ -8,10 +8,12 @@ use serde_json::{Value, json};
 
 use super::operations::{self, Cost, Operation};
 use super::usage;
+use text::bytes;
+
 use crate::args::BenchDataArgs;
 use crate::error::CliError;
 use crate::images;
-use crate::output::{self, bytes};
+use crate::output;
 
 /// Most readings of the memory.
 const READINGS: f64 = 600.0;
@@ -150,10 +152,10 @@ fn table(source: &dyn Source, config: &LoaderConfig, loaded: &Loaded, cost: &Cos
         config.views.local_crops,
         config.views.local_size.0,
         if config.finish { "" } else { " for a GPU to finish" },
-        output::count(config.workers, "worker"),
+        text::count(config.workers, "worker"),
         loaded.images_per_second(),
         loaded.images_per_second() * config.views.count() as f64,
-        output::count(loaded.images, "image"),
+        text::count(loaded.images, "image"),
         loaded.seconds,
         loaded.bad,
         milliseconds(loaded.worker_microseconds(config)),

@@ -145,7 +145,7 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
         100.0 * mfu,
         peak_gflops,
         if device.peak_gflops().is_some() { "the data sheet's" } else { "a matrix product here" },
-        output::bytes(figures.peak_memory_bytes),
+        text::bytes(figures.peak_memory_bytes),
     ))
 }
 

@@ -1,10 +1,11 @@
 //! CIFAR-10 and CIFAR-100 as their authors publish them in binary: records of a label and an image, and nothing else.
 
+use super::OpenError;
 use super::ranges::{Content, Names, Range, Table};
-use super::{OpenError, thousands};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
+use text::thousands;
 
 const SIDE: usize = 32;
 const CHANNELS: usize = 3;
@@ -92,7 +93,7 @@ fn add(
     if bytes == 0 || !bytes.is_multiple_of(record_bytes) {
         return Err(wrong(format!(
             "{} bytes are not a whole number of {kind:?} records of {} bytes. Was it copied or downloaded completely?",
-            thousands(bytes as usize),
+            thousands(bytes),
             thousands(record.len())
         )));
     }

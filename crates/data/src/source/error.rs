@@ -1,8 +1,9 @@
 //! Why a source or an image cannot be read. A message names the thing, and the way out.
 
-use super::{cache, parts, thousands};
+use super::{cache, parts};
 use crate::decode::{self, DecodeError};
 use std::path::{Path, PathBuf};
+use text::thousands;
 use thiserror::Error;
 
 /// Why an image could not be read. The message starts with the image's name.
@@ -132,7 +133,7 @@ pub enum OpenError {
     #[error(
         "{}: cannot unpack into this cache folder: {source}, after {} bytes{}. Make room there, or set {} to a folder \
          on another disk",
-        folder.display(), thousands(*.written as usize), need(.needed), cache::VARIABLE
+        folder.display(), thousands(*.written), need(.needed), cache::VARIABLE
     )]
     Cache {
         /// The cache folder.
@@ -183,7 +184,7 @@ fn no_test(path: &Path) -> String {
 }
 
 fn need(bytes: &Option<u64>) -> String {
-    bytes.map_or(String::new(), |bytes| format!(" of about {}", thousands(bytes as usize)))
+    bytes.map_or(String::new(), |bytes| format!(" of about {}", thousands(bytes)))
 }
 
 fn example(name: &Option<String>) -> String {

@@ -6,12 +6,13 @@
 
 use super::folder_index::{self, Index};
 use super::parts::Part;
-use super::{Fingerprint, OpenError, ReadError, Source, Split, Stored, describe, files, printable};
+use super::{Fingerprint, OpenError, ReadError, Source, Split, Stored, describe, files};
 use crate::decode::DecodeLimits;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use text::printable;
 
 /// Images in a folder.
 pub struct FolderSource {

@@ -3,14 +3,15 @@
 //! A gzip file is unpacked into the cache once, because nothing in the middle of one can be read alone. Its header is
 //! at the front, so that its length is known before the first byte is written.
 
+use super::OpenError;
 use super::cache::Cache;
 use super::gzip::{self, Gunzip};
 use super::ranges::{Content, Names, Range, Table};
 use super::unpacking::Unpacking;
-use super::{OpenError, thousands};
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
+use text::thousands;
 
 /// Name of this parser in the cache. The number changes with what it makes of a file.
 const KIND: &str = "idx 1";
@@ -35,7 +36,7 @@ pub(super) fn open(images: &Path, labels: Option<&Path>, cache: &Cache) -> Resul
     if !input.is_gzip {
         let bytes = std::fs::metadata(images).map_err(|error| input.failed(error))?.len();
         if bytes != shape.bytes() {
-            return Err(wrong_length(images, shape.bytes(), &thousands(bytes as usize)));
+            return Err(wrong_length(images, shape.bytes(), &thousands(bytes)));
         }
         return table(images, images.to_path_buf(), shape, labels);
     }
@@ -106,7 +107,7 @@ impl<'a> Input<'a> {
             let read = self.fill(&mut buffer)?;
             done += read as u64;
             if done > expected || (read == 0 && done < expected) {
-                let found = thousands((before + done) as usize);
+                let found = thousands(before + done);
                 let found = if done > expected { format!("{found} or more") } else { found };
                 return Err(wrong_length(self.path, before + expected, &found));
             }
@@ -221,7 +222,7 @@ fn labels_of(input: &mut Input, count: u64) -> Result<Vec<u32>, OpenError> {
         return Err(wrong(input.path, problem));
     };
     if found != count {
-        let (found, count) = (thousands(found as usize), thousands(count as usize));
+        let (found, count) = (thousands(found), thousands(count));
         return Err(wrong(input.path, format!("holds {found} labels for {count} images")));
     }
     let mut labels = Vec::new();
@@ -264,7 +265,7 @@ fn wrong(path: &Path, problem: String) -> OpenError {
 }
 
 fn wrong_length(path: &Path, expected: u64, found: &str) -> OpenError {
-    let expected = thousands(expected as usize);
+    let expected = thousands(expected);
     wrong(
         path,
         format!("the header promises {expected} bytes, there are {found}. Was it copied or downloaded completely?"),

@@ -37,7 +37,7 @@ pub use synthetic::{SyntheticSettings, SyntheticSource};
 use crate::Image;
 use crate::decode::DecodeLimits;
 use ranges::Table;
-use std::borrow::Cow;
+use text::count;
 
 /// A numbered list of images.
 pub trait Source: Send + Sync {
@@ -143,51 +143,18 @@ impl Fingerprint {
     }
 }
 
-/// A name from a file, fit to be shown: what would move a terminal's cursor is written out.
-pub(crate) fn printable(name: &str) -> Cow<'_, str> {
-    if !name.contains(char::is_control) {
-        return Cow::Borrowed(name);
-    }
-    let mut shown = String::with_capacity(name.len() + 8);
-    for c in name.chars() {
-        if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
-    }
-    Cow::Owned(shown)
-}
-
 /// A source in one line: what it is called, how many images, how many classes.
 pub(crate) fn describe(name: impl std::fmt::Display, source: &dyn Source) -> String {
     let classes = match source.class_names().len() {
         0 => String::new(),
-        1 => " in 1 class".to_owned(),
-        n => format!(" in {} classes", thousands(n)),
+        n => format!(" in {}", count(n, "class")),
     };
-    let images = if source.len() == 1 { "image" } else { "images" };
-    format!("{name}: {} {images}{classes}", thousands(source.len()))
-}
-
-/// 7390 as `7,390`.
-pub(crate) fn thousands(n: usize) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    format!("{name}: {}{classes}", count(source.len(), "image"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_grouped_by_thousands() {
-        let shown: Vec<_> = [0, 999, 1000, 7390, 1_281_167].into_iter().map(thousands).collect();
-        assert_eq!(shown, ["0", "999", "1,000", "7,390", "1,281,167"]);
-    }
 
     #[test]
     fn a_fingerprint_sees_where_fields_end() {

@@ -3,7 +3,7 @@
 //!
 //! A parser's whole work is to fill a [`Table`]. Reading is the same for all: open the file, read the range.
 
-use super::{Fingerprint, ReadError, Source, Stored, describe, printable};
+use super::{Fingerprint, ReadError, Source, Stored, describe};
 use crate::decode::DecodeLimits;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use text::printable;
 
 /// Where an image's bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

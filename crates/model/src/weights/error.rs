@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use text::excerpt;
+
 use super::names::Branch;
-use super::report::printable;
 use crate::ConfigError;
 
 /// Why weights could not be loaded.
@@ -68,7 +69,7 @@ pub enum WeightsError {
     /// Two tensors for one parameter.
     #[error(
         "{}: both `{}` and `{}` could be the backbone's {name}: the file holds two networks whose names do not say \
-         which is which; keep one of them", path.display(), printable(first), printable(second)
+         which is which; keep one of them", path.display(), excerpt(first), excerpt(second)
     )]
     Ambiguous {
         /// The file.
@@ -104,7 +105,7 @@ pub enum WeightsError {
     #[error(
         "{}: the backbone has parts that this program does not compute: `{}`{}. Its features without them would be \
          wrong (LayerScale, register tokens and relative positions are such parts)",
-        path.display(), names.first().map_or(String::new(), |name| printable(name)), more(names.len())
+        path.display(), names.first().map_or_else(Default::default, |name| excerpt(name)), more(names.len())
     )]
     UnknownParts {
         /// The file.
@@ -114,7 +115,7 @@ pub enum WeightsError {
     },
     /// A tensor does not fit the network.
     #[error(
-        "{}: tensor `{}` has shape {found:?}, expected {expected}{}", path.display(), printable(name), also_wrong(*others)
+        "{}: tensor `{}` has shape {found:?}, expected {expected}{}", path.display(), excerpt(name), also_wrong(*others)
     )]
     Shape {
         /// The file.
@@ -129,7 +130,7 @@ pub enum WeightsError {
         others: usize,
     },
     /// Elements that are no weights.
-    #[error("{}: tensor `{}` has elements of type {element}; weights are F64, F32, F16 or BF16", path.display(), printable(name))]
+    #[error("{}: tensor `{}` has elements of type {element}; weights are F64, F32, F16 or BF16", path.display(), excerpt(name))]
     ElementType {
         /// The file.
         path: PathBuf,
@@ -139,7 +140,7 @@ pub enum WeightsError {
         element: String,
     },
     /// A value that would turn every feature into one like it.
-    #[error("{}: tensor `{}` holds a value that is not finite: the training that made it has failed", path.display(), printable(name))]
+    #[error("{}: tensor `{}` holds a value that is not finite: the training that made it has failed", path.display(), excerpt(name))]
     NotFinite {
         /// The file.
         path: PathBuf,

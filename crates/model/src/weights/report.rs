@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use text::{count, excerpt, thousands};
+
 use super::file::{Element, TensorInfo, WeightsFile};
 use super::names::{Branch, KeyLayout, lead};
 
@@ -46,29 +48,11 @@ fn examples(names: &[String]) -> String {
     if names.is_empty() {
         return "0".to_owned();
     }
-    let mut shown: Vec<String> = names.iter().take(SHOWN).map(|name| printable(name)).collect();
+    let mut shown: Vec<String> = names.iter().take(SHOWN).map(|name| excerpt(name).into_owned()).collect();
     if names.len() > SHOWN {
         shown.push("...".to_owned());
     }
     format!("{} ({})", names.len(), shown.join(", "))
-}
-
-/// A text from a file as it may be shown: one line of bounded length that can neither steer a terminal nor reorder what
-/// stands around it.
-pub(super) fn printable(text: &str) -> String {
-    const LIMIT: usize = 100;
-    let mut shown = String::new();
-    for c in text.chars().take(LIMIT) {
-        if c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
-            shown.extend(c.escape_default());
-        } else {
-            shown.push(c);
-        }
-    }
-    if text.chars().nth(LIMIT).is_some() {
-        shown.push_str("...");
-    }
-    shown
 }
 
 /// Tensors of a file that belong together.
@@ -144,14 +128,13 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (tensors, values) = (self.tensors(), thousands(self.values()));
-        let plural = if tensors == 1 { "" } else { "s" };
-        writeln!(f, "{tensors} tensor{plural}, {values} values, {} bytes", thousands(self.file_bytes))?;
-        let name_width = self.groups.iter().map(|group| printable(&group.name).chars().count()).max().unwrap_or(0);
+        let (tensors, values) = (count(self.tensors(), "tensor"), thousands(self.values()));
+        writeln!(f, "{tensors}, {values} values, {} bytes", thousands(self.file_bytes))?;
+        let name_width = self.groups.iter().map(|group| excerpt(&group.name).chars().count()).max().unwrap_or(0);
         let values_width = self.groups.iter().map(|group| thousands(group.values).len()).max().unwrap_or(0);
         for group in &self.groups {
             let Group { tensors, values, .. } = group;
-            let (name, values) = (printable(&group.name), thousands(*values));
+            let (name, values) = (excerpt(&group.name), thousands(*values));
             let plural = if *tensors == 1 { " " } else { "s" };
             let elements: Vec<String> = group.elements.iter().map(Element::to_string).collect();
             write!(f, "  {name:name_width$}  {tensors:5} tensor{plural}  {values:>values_width$} values  ")?;
@@ -162,34 +145,15 @@ impl fmt::Display for Summary {
             }
         }
         for (key, value) in &self.metadata {
-            writeln!(f, "  {}: {}", printable(key), printable(value))?;
+            writeln!(f, "  {}: {}", excerpt(key), excerpt(value))?;
         }
         Ok(())
     }
 }
 
-/// 5524416 as `5,524,416`.
-fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|g| std::str::from_utf8(g).ok()).collect();
-    groups.join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_from_a_file_cannot_steer_a_terminal_or_flood_it() {
-        assert_eq!(printable("a\x1b[31mb\n\u{202e}'\"é"), "a\\u{1b}[31mb\\n\\u{202e}'\"é");
-        assert_eq!(printable(&"x".repeat(101)), format!("{}...", "x".repeat(100)));
-    }
-
-    #[test]
-    fn numbers_are_grouped_by_thousands() {
-        let shown: Vec<_> = [0, 999, 1000, 5_524_416].into_iter().map(thousands).collect();
-        assert_eq!(shown, ["0", "999", "1,000", "5,524,416"]);
-    }
 
     #[test]
     fn a_report_counts_all_and_names_a_few() {

@@ -119,11 +119,18 @@ pub enum RecipeError {
         /// The width.
         bottleneck: usize,
     },
+    /// A key that asks for more images than there are.
+    #[error("{key} {value} is larger than the number of images {images}: lower it")]
+    MoreThanImages {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: usize,
+        /// Images in the data set.
+        images: usize,
+    },
     /// Two values that exclude each other.
-    #[error(
-        "{low_key} {low} is larger than {high_key} {high}: {}",
-        if *high_key == super::check::IMAGES { "lower it" } else { "lower the first or raise the second" }
-    )]
+    #[error("{low_key} {low} is larger than {high_key} {high}: lower the first or raise the second")]
     OutOfOrder {
         /// The key that must not be larger.
         low_key: &'static str,

@@ -6,13 +6,14 @@
 
 mod parse;
 
-use super::{Fingerprint, OpenError, ReadError, Source, Stored, describe, files, printable, thousands};
+use super::{Fingerprint, OpenError, ReadError, Source, Stored, describe, files};
 use crate::decode::DecodeLimits;
 use parse::Parsed;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use text::{printable, thousands};
 
 /// File name extensions of lists.
 pub(super) const EXTENSIONS: [&str; 5] = ["txt", "csv", "tsv", "lst", "list"];
@@ -39,7 +40,7 @@ impl ListSource {
         let refused = |source| OpenError::Io { path: list.to_path_buf(), source };
         let file = File::open(list).map_err(refused)?;
         if file.metadata().map_err(refused)?.len() > TEXT_BYTES {
-            return Err(problem(format!("is larger than {} bytes: no list of images", thousands(TEXT_BYTES as usize))));
+            return Err(problem(format!("is larger than {} bytes: no list of images", thousands(TEXT_BYTES))));
         }
         let mut bytes = Vec::new();
         file.take(TEXT_BYTES).read_to_end(&mut bytes).map_err(refused)?;

@@ -1,10 +1,11 @@
 //! The text of a list: which part of a line is the path, which the label.
 
+use super::super::folder_index::is_image;
 use super::super::ranges::{MAX_CLASSES, Names};
-use super::super::{folder_index::is_image, printable};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
+use text::printable;
 
 /// Names of a column that holds paths, and of one that holds labels.
 const PATH_WORDS: [&str; 17] = [

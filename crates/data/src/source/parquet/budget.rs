@@ -4,8 +4,8 @@
 //! row. No single claim in such a file is wrong, so what they come to is counted over all files.
 
 use super::thrift::damage;
-use crate::source::thousands;
 use std::io;
+use text::thousands;
 
 /// An amount of something that is used up.
 pub(super) struct Allowance {
@@ -32,7 +32,7 @@ impl Allowance {
         if self.covers(amount) {
             return Ok(());
         }
-        Err(damage(format!("{} than {}: this is no data set", self.too_much, thousands(self.most as usize))))
+        Err(damage(format!("{} than {}: this is no data set", self.too_much, thousands(self.most))))
     }
 }
 

@@ -3,10 +3,11 @@
 use super::budget::Budget;
 use super::labels::Labels;
 use super::{Part, rows};
+use crate::source::OpenError;
 use crate::source::ranges::{Content, Names, Range, Table};
-use crate::source::{OpenError, printable, thousands};
 use std::io::{self, Read, Seek};
 use std::path::PathBuf;
+use text::{printable, thousands};
 
 /// Characters of a name that are kept.
 const LONGEST_NAME: usize = 200;

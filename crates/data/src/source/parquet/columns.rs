@@ -5,8 +5,8 @@
 
 use super::footer::Footer;
 use super::schema::{Leaf, Stored};
-use crate::source::printable;
 use serde_json::Value;
+use text::printable;
 
 /// Names of image columns, best first.
 const IMAGES: [&str; 12] =

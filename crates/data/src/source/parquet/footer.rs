@@ -2,8 +2,8 @@
 
 use super::schema::{Leaf, schema, size};
 use super::thrift::{Kind, Thrift, damage};
-use crate::source::thousands;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use text::thousands;
 
 /// What a file starts and ends with.
 const MAGIC: &[u8; 4] = b"PAR1";
@@ -49,7 +49,7 @@ impl Footer {
     pub(super) fn read(mut file: impl Read + Seek, bytes: u64) -> io::Result<Self> {
         let magic = MAGIC.len() as u64;
         if bytes < magic + TAIL {
-            return Err(damage(format!("not a parquet file: {} bytes are too few", thousands(bytes as usize))));
+            return Err(damage(format!("not a parquet file: {} bytes are too few", thousands(bytes))));
         }
         let mut tail = [0; TAIL as usize];
         file.seek(SeekFrom::Start(bytes - TAIL))?;
@@ -65,7 +65,7 @@ impl Footer {
         }
         let length = u64::from(u32::from_le_bytes([a, b, c, d]));
         let Some(start) = (bytes - TAIL).checked_sub(length).filter(|&start| start >= magic) else {
-            let (length, bytes) = (thousands(length as usize), thousands(bytes as usize));
+            let (length, bytes) = (thousands(length), thousands(bytes));
             return Err(damage(format!("the footer is said to take {length} of {bytes} bytes")));
         };
         file.seek(SeekFrom::Start(start))?;

@@ -2,9 +2,9 @@
 
 use super::thrift::damage;
 use crate::source::ranges::MAX_CLASSES;
-use crate::source::{printable, thousands};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use text::{printable, thousands};
 
 /// Different texts. More are no classes but captions or hashes.
 const MOST_TEXTS: usize = 100_000;

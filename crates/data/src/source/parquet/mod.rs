@@ -23,10 +23,10 @@ mod schema;
 mod thrift;
 mod values;
 
+use super::OpenError;
 use super::cache::Cache;
 use super::ranges::Table;
 use super::unpacking::Unpacking;
-use super::{OpenError, printable};
 use collected::Collected;
 use columns::Columns;
 use footer::Footer;
@@ -34,6 +34,7 @@ use schema::Stored;
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use text::printable;
 
 /// Changes with what is made of a file, so that the cache does not give what an older version made.
 const VERSION: u32 = 2;

@@ -12,11 +12,12 @@ mod scene;
 mod shape;
 mod texture;
 
-use super::{Fingerprint, OpenError, ReadError, Source, Split, Stored, thousands};
+use super::{Fingerprint, OpenError, ReadError, Source, Split, Stored};
 use crate::{DecodeLimits, Image};
 use random::{Key, Purpose};
 use scene::Scene;
 use shape::Shape;
+use text::thousands;
 use texture::Texture;
 
 /// What to make.

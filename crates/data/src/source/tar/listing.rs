@@ -1,11 +1,12 @@
 //! The images of the archives of one part, and what should be known about those archives.
 
+use super::super::OpenError;
 use super::super::ranges::{Content, Names, Range, Table};
-use super::super::{OpenError, printable};
 use super::members::Damage;
 use super::samples;
 use super::scan::{Contents, Counted};
 use std::path::PathBuf;
+use text::printable;
 
 /// Damaged archives that are named one by one.
 const NAMED: usize = 3;

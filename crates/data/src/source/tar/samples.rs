@@ -1,12 +1,12 @@
 //! Which images count, and their classes: from `.cls` members, or from the folders inside the archives.
 
 use super::super::parts::Part;
-use super::super::printable;
 use super::super::ranges::MAX_CLASSES;
 use super::listing::Listing;
 use super::scan::{Contents, Counted, key};
 use crate::decode::EXTENSIONS;
 use std::collections::{BTreeSet, HashMap};
+use text::printable;
 
 /// For every image of an archive, whether it counts: of several with the same key, which are one sample (a photograph
 /// and its mask), only one does. An extension without a dot in it goes first (`jpg` before `seg.png`), then the order
