@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use text::bytes;
+use text::{bytes, count};
 
 use crate::args::DoctorArgs;
 use crate::bench::step;
@@ -32,7 +32,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
 
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let name = cpu_name().unwrap_or_else(|| std::env::consts::ARCH.to_owned());
-    lines.push(("CPU", format!("{name}, {}", text::count(cores, "core"))));
+    lines.push(("CPU", format!("{name}, {}", count(cores, "core"))));
     lines.push(("computes with", device.describe()));
     let rate = step::gemm_gflops(&device);
     let bits = if device.is_gpu() { "bf16" } else { "f32" };

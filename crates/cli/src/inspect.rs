@@ -188,7 +188,7 @@ fn of_file(path: &Path) -> Result<String, CliError> {
 
 fn network(config: &VitConfig) -> String {
     let VitConfig { dim, depth, heads, patch, image: (height, width), channels, .. } = config;
-    let (blocks, heads) = (text::count(*depth, "block"), text::count(*heads, "head"));
+    let (blocks, heads) = (count(*depth, "block"), count(*heads, "head"));
     format!(
         "ViT of width {dim}, {blocks}, {heads}, patches of {patch} pixels, for images of {height}x{width} \
          with {channels} channels"

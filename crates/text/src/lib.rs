@@ -43,10 +43,17 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 
 /// The beginning of a text from a file, fit to be shown.
 pub fn excerpt(text: &str) -> Cow<'_, str> {
-    const LIMIT: usize = 100;
-    match text.char_indices().nth(LIMIT) {
-        Some((end, _)) => Cow::Owned(format!("{}...", printable(&text[..end]))),
-        None => printable(text),
+    match shortened(text, 100) {
+        Cow::Borrowed(whole) => printable(whole),
+        Cow::Owned(beginning) => Cow::Owned(printable(&beginning).into_owned()),
+    }
+}
+
+/// A text of at most so many characters, with dots for the rest.
+pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => Cow::Owned(format!("{}...", &text[..end])),
+        None => Cow::Borrowed(text),
     }
 }
 

@@ -5,11 +5,10 @@ use std::time::Instant;
 
 use data::{Loader, LoaderConfig, MultiCrop, Source, Split};
 use serde_json::{Value, json};
+use text::{bytes, count};
 
 use super::operations::{self, Cost, Operation};
 use super::usage;
-use text::bytes;
-
 use crate::args::BenchDataArgs;
 use crate::error::CliError;
 use crate::images;
@@ -152,10 +151,10 @@ fn table(source: &dyn Source, config: &LoaderConfig, loaded: &Loaded, cost: &Cos
         config.views.local_crops,
         config.views.local_size.0,
         if config.finish { "" } else { " for a GPU to finish" },
-        text::count(config.workers, "worker"),
+        count(config.workers, "worker"),
         loaded.images_per_second(),
         loaded.images_per_second() * config.views.count() as f64,
-        text::count(loaded.images, "image"),
+        count(loaded.images, "image"),
         loaded.seconds,
         loaded.bad,
         milliseconds(loaded.worker_microseconds(config)),

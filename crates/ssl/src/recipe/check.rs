@@ -52,7 +52,7 @@ pub(super) fn check(recipe: &Recipe) -> Result<(), RecipeError> {
     ordered(("momentum_teacher", recipe.momentum_teacher()), ("momentum_teacher_end", recipe.momentum_teacher_end()))?;
     ordered(("knn_k", recipe.knn_k() as f64), ("knn_voters", recipe.knn_voters() as f64))?;
     if recipe.knn_k() > facts.images {
-        return Err(RecipeError::MoreThanImages { key: "knn_k", value: recipe.knn_k(), images: facts.images });
+        return Err(RecipeError::NeighborsLargerThanData { k: recipe.knn_k(), images: facts.images });
     }
     Ok(())
 }

@@ -89,6 +89,14 @@ pub enum RecipeError {
         /// Images there are.
         images: usize,
     },
+    /// More neighbours than there are images.
+    #[error("knn_k {k} is larger than the number of images {images}: lower it")]
+    NeighborsLargerThanData {
+        /// Neighbours asked for.
+        k: usize,
+        /// Images there are.
+        images: usize,
+    },
     /// Images without a single patch.
     #[error(
         "the images ({image}, the median) are smaller than a patch of {patch} pixels: \
@@ -118,16 +126,6 @@ pub enum RecipeError {
     BottleneckTooSmall {
         /// The width.
         bottleneck: usize,
-    },
-    /// A key that asks for more images than there are.
-    #[error("{key} {value} is larger than the number of images {images}: lower it")]
-    MoreThanImages {
-        /// The key.
-        key: &'static str,
-        /// Its value.
-        value: usize,
-        /// Images in the data set.
-        images: usize,
     },
     /// Two values that exclude each other.
     #[error("{low_key} {low} is larger than {high_key} {high}: lower the first or raise the second")]

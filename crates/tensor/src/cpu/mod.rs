@@ -112,10 +112,9 @@ impl Cpu {
     }
 
     pub(crate) fn describe(&self) -> String {
-        let threads = self.threads();
-        let plural = if threads == 1 { "" } else { "s" };
+        let threads = text::count(self.threads(), "thread");
         let bits = if self.precision == Precision::F32 { "f32" } else { "f64" };
-        format!("cpu, {threads} thread{plural}, {}, {bits}", simd::level().name())
+        format!("cpu, {threads}, {}, {bits}", simd::level().name())
     }
 
     pub(crate) fn allocate<T: Real>(&self, len: usize) -> Buffer<T> {

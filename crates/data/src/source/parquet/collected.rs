@@ -7,7 +7,7 @@ use crate::source::OpenError;
 use crate::source::ranges::{Content, Names, Range, Table};
 use std::io::{self, Read, Seek};
 use std::path::PathBuf;
-use text::{printable, thousands};
+use text::{printable, shortened, thousands};
 
 /// Characters of a name that are kept.
 const LONGEST_NAME: usize = 200;
@@ -70,7 +70,7 @@ impl Collected {
             let mut images = start;
             let mut add_name = |path: Option<&[u8]>| {
                 let path = path.filter(|path| !path.is_empty());
-                let mut name = path.map_or_else(|| format!("{file} row {row}"), shortened);
+                let mut name = path.map_or_else(|| format!("{file} row {row}"), bearable);
                 if !self.budget.names.covers(name.len() as u64) {
                     name = format!("row {row}");
                 }
@@ -161,12 +161,8 @@ impl Collected {
 }
 
 /// A name of bearable length.
-fn shortened(name: &[u8]) -> String {
-    let name = String::from_utf8_lossy(name);
-    match name.char_indices().nth(LONGEST_NAME) {
-        Some((end, _)) => format!("{}...", &name[..end]),
-        None => name.into_owned(),
-    }
+fn bearable(name: &[u8]) -> String {
+    shortened(&String::from_utf8_lossy(name), LONGEST_NAME).into_owned()
 }
 
 #[cfg(test)]
