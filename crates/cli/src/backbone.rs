@@ -1,10 +1,9 @@
 //! The teacher's backbone as a file of its own: safetensors, DINO's names, 32-bit floats.
 
+use eval::InputSpec;
 use model::Layout;
 use serde_json::{Map, Value, json};
 use tensor::ParamSet;
-
-use crate::view::View;
 
 /// The file's name in a run folder.
 pub const FILE: &str = "backbone.safetensors";
@@ -12,7 +11,7 @@ pub const FILE: &str = "backbone.safetensors";
 const PREFIX: &str = "backbone.";
 
 /// The bytes of the file. They depend on the weights alone.
-pub fn to_safetensors(layout: &Layout, weights: &ParamSet, view: &View) -> Vec<u8> {
+pub fn to_safetensors(layout: &Layout, weights: &ParamSet, input: &InputSpec) -> Vec<u8> {
     let named: Vec<(&str, &[usize], Vec<f32>)> = layout
         .specs()
         .iter()
@@ -29,7 +28,7 @@ pub fn to_safetensors(layout: &Layout, weights: &ParamSet, view: &View) -> Vec<u
     let mut metadata = Map::new();
     // What readers of PyTorch weights look for.
     metadata.insert("format".to_owned(), "pt".into());
-    metadata.extend(view.metadata().map(|(key, value)| (key.to_owned(), value.into())));
+    metadata.extend(input.metadata().map(|(key, value)| (key.to_owned(), value.into())));
     header.insert("__metadata__".to_owned(), Value::Object(metadata));
     let mut header = Value::Object(header).to_string().into_bytes();
     header.resize(header.len().next_multiple_of(8), b' ');
@@ -56,8 +55,8 @@ mod tests {
         let mut layout = Layout::default();
         let vit = Vit::new(&mut layout, PREFIX, VitConfig::new(Arch::Nano, 8, (24, 16), 3).unwrap());
         let weights = layout.initial(&device, 3);
-        let view = View { size: (24, 16), whole: true };
-        let bytes = to_safetensors(&layout, &weights, &view);
+        let input = InputSpec { size: (24, 16), whole: true };
+        let bytes = to_safetensors(&layout, &weights, &input);
 
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE);
@@ -69,6 +68,6 @@ mod tests {
             assert_eq!(loaded.weights[ParamId(i)].to_f32(), weights[ParamId(i)].to_f32());
         }
         let again = crate::weights::load(&path, &device).unwrap();
-        assert_eq!(again.view, view);
+        assert_eq!(again.input, input);
     }
 }

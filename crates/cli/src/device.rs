@@ -31,8 +31,17 @@ impl DeviceArgs {
 
     /// The CPU, whatever was asked for, and why not a GPU where one was wanted.
     pub fn choose_cpu(&self, no_gpu: Option<String>) -> Result<Chosen, CliError> {
-        let device = Device::cpu(CpuOptions { threads: self.thread_count(), ..Default::default() })?;
-        Ok(Chosen { device, no_gpu })
+        Ok(Chosen { device: self.cpu()?, no_gpu })
+    }
+
+    /// For work that is the host's wherever the network is: the given device where that is a CPU, or else a CPU device
+    /// with as many threads as were asked for.
+    pub fn host(&self, device: &Device) -> Result<Device, CliError> {
+        if device.is_gpu() { self.cpu() } else { Ok(device.clone()) }
+    }
+
+    fn cpu(&self) -> Result<Device, CliError> {
+        Ok(Device::cpu(CpuOptions { threads: self.thread_count(), ..Default::default() })?)
     }
 
     /// The device that was asked for, with the reason for the choice.
@@ -63,5 +72,18 @@ impl DeviceArgs {
         // As rayon reads its variable: what is no number, or zero, asks for nothing.
         let from_environment = || std::env::var("RAYON_NUM_THREADS").ok()?.trim().parse().ok().filter(|&n| n > 0);
         self.threads.map(usize::from).or_else(from_environment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_computes_with_as_many_threads_as_were_asked_for() {
+        let args = DeviceArgs { device: "cpu".to_owned(), threads: Some(3) };
+        // What a network on a GPU leaves to the host, and what one on the CPU does.
+        assert_eq!(args.cpu().unwrap().threads(), 3);
+        assert_eq!(args.host(&args.open().unwrap()).unwrap().threads(), 3);
     }
 }

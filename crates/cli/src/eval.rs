@@ -1,7 +1,7 @@
 //! `eval`: one function a protocol.
 
 use data::{OpenError, Split};
-use eval::{KnnOptions, KnnResult, knn};
+use eval::{KnnOptions, KnnResult, is_labelled, knn};
 use serde_json::json;
 use text::count;
 
@@ -24,7 +24,7 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
     };
     // Found out before the features are computed.
     for (which, source) in [("training", Some(&train)), ("test", test.as_ref())] {
-        if let Some(source) = source.filter(|source| !images::is_labelled(&***source)) {
+        if let Some(source) = source.filter(|source| !is_labelled(&***source)) {
             let images = source.len();
             return Err(eval::EvalError::NoLabels { which, unlabelled: images, images }.into());
         }
@@ -39,9 +39,10 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
         Some(test) => Some(extract(&weights, &**test, &args.view, &args.device, &device)?),
         None => None,
     };
+    let host = args.device.host(&device)?;
     let results = match &queries {
-        Some(queries) => knn::classify(&bank.features, &queries.features, &options, &device)?,
-        None => knn::leave_one_out(&bank.features, &options, &device)?,
+        Some(queries) => knn::classify(&bank.features, &queries.features, &options, &host)?,
+        None => knn::leave_one_out(&bank.features, &options, &host)?,
     };
     let neighbors = bank.features.len();
     let judged = queries.as_ref().map_or(neighbors, |queries| queries.features.len());

@@ -48,12 +48,12 @@ pub fn extract(
     device: &Device,
 ) -> Result<Extraction, CliError> {
     let network = Network { vit: &weights.loaded.vit, weights: &weights.loaded.weights, device };
-    let preparation = weights.view.with_side(view.image_size.map(|n| n as usize)).preparation();
+    let preparation = weights.input.with_side(view.image_size.map(|n| n as usize)).preparation();
     let mut options = ReadOptions { batch_size: view.batch_size as usize, ..Default::default() };
     options.workers = machine.thread_count().unwrap_or(options.workers);
     let console = Console::new(source.len() as u64);
     let mut meter = Meter::started(&console, "image");
-    let mut progress = |at: eval::Progress| {
+    let mut progress = |at: eval::ReadProgress| {
         let done = at.done as u64;
         let about = output::speed(meter.rate(done));
         meter.show(done, at.total as u64, &about);

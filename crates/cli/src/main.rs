@@ -13,15 +13,14 @@ mod features;
 mod images;
 mod inspect;
 mod memory;
+mod online_knn;
 mod outcome;
 mod output;
 mod pretrain;
-mod probe;
 mod proc;
 mod progress;
 mod recipe;
 mod signals;
-mod view;
 mod views;
 mod weights;
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use eval::{EvalError, Network, ReadOptions};
+use eval::{EvalError, Network, OnlineKnn, ReadOptions};
 use serde_json::json;
 use ssl::learner::Learner;
 use ssl::recipe::Recipe;
@@ -16,12 +16,11 @@ use crate::device::Chosen;
 use crate::error::CliError;
 use crate::images;
 use crate::memory;
+use crate::online_knn::{self, input_spec};
 use crate::outcome::{self, KnnTable, RunResult};
 use crate::output;
-use crate::probe::Probe;
 use crate::progress::{Console, Meter, Repeats};
 use crate::signals::Stop;
-use crate::view::View;
 
 /// Unreadable images that are named on the terminal.
 const NAMED: usize = 100;
@@ -42,15 +41,12 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     }
     introduce(&device, &train.describe(), &recipe, &out);
     let read = ReadOptions { workers: workers(args), ..Default::default() };
-    let probe = Probe::new(train.clone(), images::open_held_out(&args.recipe.data), &recipe, read);
-    if let Some((probe, Some(reason))) = &probe {
-        output::note(&format!("kNN: judged on {}. {reason}", probe.judged()));
-    }
-    let probe = probe.map(|(probe, _)| probe);
+    let held_out = images::open_held_out(&args.recipe.data);
+    let knn = online_knn::of_recipe(&recipe, train.clone(), held_out, read, args.device.host(&device.device)?)?;
 
     let console = Console::new(recipe.total_steps());
     let stop = Stop::listen(&console)?;
-    let mut face = Face::new(console.clone(), stop.clone(), probe, recipe.epochs());
+    let mut face = Face::new(console.clone(), stop.clone(), knn, recipe.epochs());
     let trained = Trainer::open(&device.device, recipe.clone(), folder, train, &mut face).and_then(|mut trainer| {
         face.meter.begin(trainer.step(), recipe.total_steps(), &device.device.describe());
         trainer.run(&mut face).map(|outcome| (trainer, outcome))
@@ -130,24 +126,26 @@ fn finished(folder: &RunFolder, recipe: &Recipe) -> Result<Option<RunResult>, Cl
 /// Hands the weights over and judges them.
 fn finish(trainer: &Trainer, recipe: &Recipe, face: &Face) -> Result<RunResult, CliError> {
     let (learner, folder) = (trainer.learner(), trainer.folder());
-    let weights = backbone::to_safetensors(learner.layout(), &learner.teacher, &View::of(recipe));
+    let weights = backbone::to_safetensors(learner.layout(), &learner.teacher, &input_spec(recipe));
     learner.device().finish()?;
     folder.write(backbone::FILE, &weights)?;
-    let go_on = || !face.stop.requested();
-    let table = |probe: &Probe| -> Result<KnnTable, CliError> {
+    let should_stop = || face.stop.requested();
+    let table = |knn: &OnlineKnn| -> Result<KnnTable, CliError> {
         output::note("comparing with raw pixels and with the untrained network");
+        let (vit, weights) = online_knn::untrained(recipe, learner.device())?;
+        let untrained = Network { vit: &vit, weights: &weights, device: learner.device() };
         Ok(KnnTable {
-            k: probe.k() as u64,
-            judged: probe.judged(),
-            raw_pixels: probe.raw_pixels(learner.device(), &go_on)?,
-            untrained: probe.untrained(recipe, learner.device(), &go_on)?,
+            k: knn.k() as u64,
+            judged: knn.describe(),
+            raw_pixels: knn.raw_pixels_top1(&should_stop)?,
+            untrained: knn.network_top1(untrained, &should_stop)?,
             trained: match face.last_knn {
                 Some((epoch, top1)) if epoch + 1 == recipe.epochs() as u64 => top1,
-                _ => probe.network(teacher(learner), &go_on)?,
+                _ => knn.network_top1(teacher(learner), &should_stop)?,
             },
         })
     };
-    let knn = match face.probe.as_ref().map(table).transpose() {
+    let knn = match face.knn.as_ref().map(table).transpose() {
         Ok(knn) => knn,
         Err(stopped @ CliError::Eval(EvalError::Stopped)) => return Err(stopped),
         // The training is done and its weights are written: that it cannot be judged is no reason to fail.
@@ -181,7 +179,7 @@ fn teacher(learner: &Learner) -> Network<'_> {
 struct Face {
     console: Console,
     stop: Stop,
-    probe: Option<Probe>,
+    knn: Option<OnlineKnn>,
     meter: Meter,
     epochs: usize,
     repeats: Repeats,
@@ -191,9 +189,9 @@ struct Face {
 }
 
 impl Face {
-    fn new(console: Console, stop: Stop, probe: Option<Probe>, epochs: usize) -> Self {
+    fn new(console: Console, stop: Stop, knn: Option<OnlineKnn>, epochs: usize) -> Self {
         let meter = Meter::new(&console, "step");
-        Self { console, stop, probe, meter, epochs, repeats: Repeats::default(), skipped: 0, last_knn: None }
+        Self { console, stop, knn, meter, epochs, repeats: Repeats::default(), skipped: 0, last_knn: None }
     }
 }
 
@@ -227,9 +225,9 @@ impl Observer for Face {
     }
 
     fn evaluate(&mut self, learner: &Learner, epoch: u64) -> Vec<(String, f64)> {
-        let Some(probe) = &self.probe else { return Vec::new() };
+        let Some(knn) = &self.knn else { return Vec::new() };
         // Not ended by a signal: the log of a run that was stopped must be that of an unbroken one.
-        match probe.network(teacher(learner), &|| true) {
+        match knn.network_top1(teacher(learner), &|| false) {
             Ok(top1) => {
                 self.last_knn = Some((epoch, top1));
                 self.console.say(&format!("epoch {}/{}: kNN top-1 {top1:.1} %", epoch + 1, self.epochs));

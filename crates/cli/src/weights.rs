@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use eval::InputSpec;
 use model::weights::{Branch, LoadOptions, LoadedVit, WeightsFile};
 use ssl::recipe::Recipe;
 use ssl::run::{Checkpoint, Checkpoints, RunError, is_run, read_config};
@@ -10,16 +11,16 @@ use tensor::Device;
 
 use crate::backbone;
 use crate::error::CliError;
+use crate::online_knn::input_spec;
 use crate::output;
-use crate::view::View;
 
-/// A backbone and how images are shown to it.
+/// A backbone and the input that it was trained for.
 #[derive(Debug)]
 pub struct Weights {
-    /// The network with its values.
+    /// The network with its parameters.
     pub loaded: LoadedVit,
     /// What it sees of an image.
-    pub view: View,
+    pub input: InputSpec,
     /// The file that it was read from.
     pub path: PathBuf,
 }
@@ -46,14 +47,14 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
         of_run(path, Some(Branch::Teacher), &read_config(&run)?, device)?
     } else {
         let mut file = WeightsFile::open(path)?;
-        let said = View::from_metadata(file.metadata());
-        let options = LoadOptions { image: said.map(|view| view.size), ..Default::default() };
+        let said = InputSpec::from_metadata(file.metadata());
+        let options = LoadOptions { image: said.map(|input| input.size), ..Default::default() };
         let loaded = file.load_vit(&options, device)?;
-        let view = said.unwrap_or(View::center(loaded.vit.config().image));
-        Weights { loaded, view, path: path.to_owned() }
+        let input = said.unwrap_or(InputSpec::center(loaded.vit.config().image));
+        Weights { loaded, input, path: path.to_owned() }
     };
     let report = &weights.loaded.report;
-    // What else a run keeps for its own sake, nobody misses here.
+    // A checkpoint also holds the student, the heads and the optimiser's moments: not worth a list of left-overs.
     let found = match path.is_dir() && report.missing.is_empty() {
         true => format!("all {} tensors of the backbone ({})", report.matched, report.source()),
         false => report.to_string(),
@@ -67,7 +68,7 @@ fn of_run(file: &Path, branch: Option<Branch>, recipe: &Recipe, device: &Device)
     let config = vit_config(recipe)?;
     let options = LoadOptions { branch, image: Some(config.image), heads: Some(config.heads) };
     let loaded = WeightsFile::open(file)?.load_vit(&options, device)?;
-    Ok(Weights { loaded, view: View::of(recipe), path: file.to_owned() })
+    Ok(Weights { loaded, input: input_spec(recipe), path: file.to_owned() })
 }
 
 /// The newest usable checkpoint of a run; damaged ones that were passed over are named.

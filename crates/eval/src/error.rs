@@ -1,4 +1,4 @@
-//! What can go wrong in an evaluation.
+//! The errors of an evaluation.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use data::BadSample;
 use model::ConfigError;
 use tensor::DeviceError;
 
-/// Why an evaluation could not be done.
+/// Why an evaluation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EvalError {
-    /// A setting out of its range.
+    /// A setting is out of its range.
     #[error("{setting} = {value}: expected {expected}")]
     Setting {
         /// Its name.
@@ -19,13 +19,13 @@ pub enum EvalError {
         /// What it should be.
         expected: String,
     },
-    /// Images that the network cannot take.
+    /// The network cannot take images of this size.
     #[error(transparent)]
     Network(#[from] ConfigError),
-    /// The device.
+    /// The device failed, or ran out of memory.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// Not one image could be used.
+    /// Every image is unreadable, or unusable in shape or channels.
     #[error("none of the {images} images can be used ({source_name}). The first:{}", list(first))]
     NothingReadable {
         /// Images there are.
@@ -35,28 +35,28 @@ pub enum EvalError {
         /// The first ten.
         first: Vec<BadSample>,
     },
-    /// The system gave no thread.
+    /// The operating system refused a thread.
     #[error("a thread could not be started: {reason}. Try fewer workers or threads")]
     Thread {
         /// What the system said.
         reason: String,
     },
-    /// The network's output for an image is of no use.
+    /// The network's output for an image has a NaN or an infinity.
     #[error("the feature of {name} is not finite: the network's weights are broken")]
     NotFinite {
         /// The image.
         name: String,
     },
-    /// The caller's progress function asked for it.
+    /// The caller asked to stop.
     #[error("stopped on request")]
     Stopped,
-    /// An extension that names no format.
+    /// A file name whose extension names no format of features.
     #[error("{}: features are written as .safetensors (with labels and names) or .npy; give a name that ends so", path.display())]
     Extension {
         /// The file asked for.
         path: PathBuf,
     },
-    /// The file system refused.
+    /// A file could not be written.
     #[error("{}: cannot be written: {source}. Nothing was changed", path.display())]
     Write {
         /// The file.
@@ -64,7 +64,7 @@ pub enum EvalError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// More names than the header of a file may hold.
+    /// The header of a safetensors file is limited, and it holds the images' names.
     #[error(
         "{}: the names of {images} images do not fit into the header of a safetensors file; write .npy instead",
         path.display()
@@ -72,10 +72,10 @@ pub enum EvalError {
     TooManyNames {
         /// The file.
         path: PathBuf,
-        /// Images to be named.
+        /// Images whose names were to be written.
         images: usize,
     },
-    /// Images without a class where classes are judged.
+    /// Images without a label, where the protocol compares labels.
     #[error("{unlabelled} of {images} {which} images have no label: the images of a class go into one sub-folder each")]
     NoLabels {
         /// `training` or `test`.
@@ -85,7 +85,7 @@ pub enum EvalError {
         /// Images there are.
         images: usize,
     },
-    /// Features of different networks.
+    /// Features of different widths cannot be compared.
     #[error("training features have {train} values, test features {test}: they are not of the same network")]
     Width {
         /// Values of a training feature.
@@ -93,7 +93,13 @@ pub enum EvalError {
         /// Values of a test feature.
         test: usize,
     },
-    /// Nothing to judge, or to judge by.
+    /// Leave-one-out needs another image to vote.
+    #[error("kNN needs labelled images to vote, at least two where none are held out; there is {images}")]
+    TooFewVoters {
+        /// Labelled training images there are.
+        images: usize,
+    },
+    /// A set of features is empty.
     #[error("there are no {which} images")]
     Empty {
         /// `training` or `test`.

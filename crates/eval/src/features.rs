@@ -9,23 +9,23 @@ use tensor::{Device, ParamSet};
 
 use crate::error::EvalError;
 use crate::prepare::Preparation;
-use crate::reading::{Progress, ReadOptions, for_each_batch};
+use crate::reading::{ReadOptions, ReadProgress, for_each_batch};
 
-/// A vector for each of some images of a source.
+/// Feature vectors of images.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Features {
     /// Values of one vector.
     pub dim: usize,
     /// All vectors, one after another.
     pub values: Vec<f32>,
-    /// Which image of the source each vector is of.
+    /// The number of each vector's image in its source.
     pub indices: Vec<usize>,
     /// The class of each image, where it is known.
     pub labels: Vec<Option<u32>>,
 }
 
 impl Features {
-    /// Labelled vectors from elsewhere, numbered as they come.
+    /// Labelled vectors that come from no source; their images are numbered from zero.
     ///
     /// # Panics
     /// When there are not `dim` values for each label.
@@ -39,15 +39,15 @@ impl Features {
         self.indices.len()
     }
 
-    /// Whether there are none.
+    /// True without any vector.
     pub fn is_empty(&self) -> bool {
         self.indices.is_empty()
     }
 
-    /// One vector.
+    /// The vector at this position.
     ///
     /// # Panics
-    /// When there is no such row.
+    /// When `row` is not below [`Features::len`].
     pub fn row(&self, row: usize) -> &[f32] {
         &self.values[row * self.dim..(row + 1) * self.dim]
     }
@@ -65,7 +65,7 @@ impl Features {
     }
 }
 
-/// Features, and the images that have none.
+/// The outcome of a pass over a source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Extraction {
     /// The features, in the order of the source.
@@ -74,20 +74,21 @@ pub struct Extraction {
     pub skipped: Vec<BadSample>,
 }
 
-/// A backbone ready to compute.
+/// A backbone with its weights on a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Network<'a> {
-    /// What it computes.
+    /// The architecture.
     pub vit: &'a Vit,
-    /// With which weights.
+    /// Its parameters.
     pub weights: &'a ParamSet,
-    /// Where.
+    /// Where it computes, and in which precision.
     pub device: &'a Device,
 }
 
-/// Class-token features of all images of a source. Threads read and prepare the next images while the device works.
+/// Class-token features of all images of a source, computed in the precision of the network's device and returned as f32.
+/// Threads read and prepare the next images while the device computes.
 ///
-/// An image that cannot be used is left out and named. `progress` is called after each batch and may end the pass.
+/// An image that cannot be used is skipped and reported. `progress` is called after each batch and may end the pass.
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -108,7 +109,7 @@ pub fn extract(
     source: &dyn Source,
     preparation: &Preparation,
     options: &ReadOptions,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(ReadProgress) -> ControlFlow<()>,
 ) -> Result<Extraction, EvalError> {
     let Network { vit, weights, device } = network;
     let channels = vit.config().channels;
@@ -128,12 +129,12 @@ pub fn extract(
     Ok(Extraction { features, skipped })
 }
 
-/// The normalised pixels of all images of a source, as if they were features: what a network has to be better than.
+/// The normalised pixels of all images of a source as features: the baseline that a network has to beat.
 pub fn raw_pixels(
     source: &dyn Source,
     preparation: &Preparation,
     options: &ReadOptions,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(ReadProgress) -> ControlFlow<()>,
 ) -> Result<Extraction, EvalError> {
     let (height, width) = preparation.size();
     let mut features = Features { dim: height * width * options.channels, ..Default::default() };

@@ -1,7 +1,8 @@
-//! Weighted nearest-neighbour classification: how DINO judges features without training anything on them.
+//! Weighted k-nearest-neighbour classification, DINO's protocol for judging features without training a classifier.
 //!
 //! Features are scaled to unit length. The k training features of the largest cosine vote for their classes, each with
-//! weight exp(cosine / 0.07).
+//! weight exp(cosine / 0.07). Cosines are computed on the host in f32: neighbours are told apart by differences that
+//! bf16 would round away.
 
 use tensor::Device;
 
@@ -9,14 +10,14 @@ use crate::error::EvalError;
 use crate::features::Features;
 use crate::neighbors::{Exclude, Neighbor, nearest};
 
-/// How many neighbours DINO tries.
+/// The numbers of neighbours that DINO reports.
 pub const DEFAULT_KS: [usize; 4] = [10, 20, 100, 200];
-/// DINO's temperature.
+/// The temperature of DINO's protocol.
 pub const DEFAULT_TEMPERATURE: f64 = 0.07;
-/// Classes that a top-5 answer names.
-const NAMED: usize = 5;
+/// Classes of a top-5 prediction.
+const TOP5: usize = 5;
 
-/// How to classify.
+/// Settings of the classifier.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnnOptions {
     /// Numbers of neighbours, each with a result of its own.
@@ -32,7 +33,7 @@ impl Default for KnnOptions {
 }
 
 impl KnnOptions {
-    /// The largest number of neighbours, if all settings make sense for this many training images.
+    /// Validates the settings for this many training images, and returns the largest number of neighbours.
     pub fn check(&self, train_images: usize) -> Result<usize, EvalError> {
         let refuse = |setting, value: String, expected| Err(EvalError::Setting { setting, value, expected });
         if !(self.temperature.is_finite() && self.temperature > 0.0) {
@@ -48,7 +49,7 @@ impl KnnOptions {
     }
 }
 
-/// How often the right class was found.
+/// Accuracy for one number of neighbours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KnnResult {
     /// Neighbours that voted.
@@ -60,40 +61,41 @@ pub struct KnnResult {
     pub top5: f64,
 }
 
-/// Classifies test features by training features.
+/// Classifies test features by training features, on the threads of `host`.
 ///
-/// Ties go to the lower row and the lower class. Memory is that of the training features and no more than a few MiB.
+/// Among equally near neighbours the lower row wins, among classes with equal votes the lower class. Besides the features
+/// it takes another copy of the training features and a few MiB.
 ///
 /// ```
 /// use eval::{Features, KnnOptions, knn};
-/// let device = tensor::Device::cpu(Default::default())?;
+/// let host = tensor::Device::cpu(Default::default())?;
 /// let train = Features::labelled(2, vec![1.0, 0.0, 0.9, 0.1, 0.0, 1.0, 0.1, 2.0], &[0, 0, 1, 1]);
 /// let test = Features::labelled(2, vec![5.0, 1.0, 0.0, 0.3, 1.0, 0.1], &[0, 1, 1]);
 /// let options = KnnOptions { ks: vec![1, 3], ..Default::default() };
-/// let results = knn::classify(&train, &test, &options, &device)?;
+/// let results = knn::classify(&train, &test, &options, &host)?;
 /// assert_eq!((results[1].k, results[1].top1.round()), (3, 67.0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Panics
-/// When the values, indices and labels of a set of features are not equally many rows.
+/// When `host` is a GPU, or the values, indices and labels of a set of features are not equally many rows.
 pub fn classify(
     train: &Features,
     test: &Features,
     options: &KnnOptions,
-    device: &Device,
+    host: &Device,
 ) -> Result<Vec<KnnResult>, EvalError> {
     let k = options.check(train.len())?;
-    run(train, test, k, options, device, Exclude::Nothing)
+    run(train, test, k, options, host, Exclude::Nothing)
 }
 
-/// Classifies each image by all others of the same set.
+/// Classifies each image by all others of the same set, on the threads of `host`.
 ///
 /// # Panics
 /// As [`classify`].
-pub fn leave_one_out(features: &Features, options: &KnnOptions, device: &Device) -> Result<Vec<KnnResult>, EvalError> {
+pub fn leave_one_out(features: &Features, options: &KnnOptions, host: &Device) -> Result<Vec<KnnResult>, EvalError> {
     let k = options.check(features.len().saturating_sub(1))?;
-    run(features, features, k, options, device, Exclude::Itself)
+    run(features, features, k, options, host, Exclude::Itself)
 }
 
 fn run(
@@ -101,7 +103,7 @@ fn run(
     test: &Features,
     k: usize,
     options: &KnnOptions,
-    device: &Device,
+    host: &Device,
     exclude: Exclude,
 ) -> Result<Vec<KnnResult>, EvalError> {
     if train.dim != test.dim {
@@ -110,16 +112,16 @@ fn run(
     let train_labels = labels(train, "training")?;
     let test_labels = labels(test, "test")?;
     let classes = train_labels.iter().chain(&test_labels).max().map_or(0, |&last| u64::from(last) + 1);
-    let judge = |row: usize, neighbors: &[Neighbor]| -> Vec<(bool, bool)> {
-        let judge_k = |&k: &usize| {
+    let is_right = |row: usize, neighbors: &[Neighbor]| -> Vec<(bool, bool)> {
+        let with_k = |&k: &usize| {
             let votes = votes(&neighbors[..k], &train_labels, options.temperature);
-            let named = best_classes(votes, NAMED.min(k), classes);
+            let predicted = best_classes(votes, TOP5.min(k), classes);
             let right = test_labels[row];
-            (named.first() == Some(&right), named.contains(&right))
+            (predicted.first() == Some(&right), predicted.contains(&right))
         };
-        options.ks.iter().map(judge_k).collect()
+        options.ks.iter().map(with_k).collect()
     };
-    let judged = nearest(device, train, test, k, exclude, judge)?;
+    let judged = nearest(host, train, test, k, exclude, is_right)?;
     let percent = |right: usize| 100.0 * right as f64 / judged.len() as f64;
     let result = |(i, &k): (usize, &usize)| KnnResult {
         k,
@@ -129,7 +131,7 @@ fn run(
     Ok(options.ks.iter().enumerate().map(result).collect())
 }
 
-/// The label of every row, if all have one and the features can be compared.
+/// The label of every row; an error unless there are rows, all finite and all labelled.
 fn labels(features: &Features, which: &'static str) -> Result<Vec<u32>, EvalError> {
     let (rows, dim) = (features.len(), features.dim);
     assert_eq!((features.values.len(), features.labels.len()), (rows * dim, rows), "rows of the {which} features");

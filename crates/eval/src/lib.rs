@@ -1,23 +1,30 @@
-//! What a trained backbone is worth: features of any image source, and the protocols that judge them.
+//! Evaluation of trained backbones: features of any image source, and the protocols that judge them, one file each.
 //!
-//! - [`prepare`]: what happens to an image before the network sees it.
-//! - [`features`]: class-token features of a source (or its raw pixels, to compare with).
+//! - [`input`]: what a network sees of an image, and [`prepare`]: the resize and crop behind it.
+//! - [`features`]: class-token features of a source, or its raw pixels as a baseline.
 //! - [`mod@save`]: features into a file.
-//! - [`knn`]: the weighted nearest-neighbour classifier of DINO.
+//! - [`knn`]: the weighted nearest-neighbour classifier of DINO; [`online`]: the same on a fixed sample during training.
+//! - [`subset`]: a fixed random sample of a source.
 
 mod error;
 pub mod features;
+pub mod input;
 pub mod knn;
 #[cfg(test)]
 mod knn_golden;
 mod neighbors;
+pub mod online;
 pub mod prepare;
 mod reading;
 pub mod save;
+pub mod subset;
 
 pub use error::EvalError;
 pub use features::{Extraction, Features, Network, extract, raw_pixels};
+pub use input::InputSpec;
 pub use knn::{KnnOptions, KnnResult};
+pub use online::{OnlineKnn, OnlineKnnOptions};
 pub use prepare::Preparation;
-pub use reading::{Progress, ReadOptions};
+pub use reading::{ReadOptions, ReadProgress};
 pub use save::{FEATURES_FORMAT, FeatureFormat, save};
+pub use subset::{Subset, is_labelled};

@@ -7,10 +7,10 @@ use tensor::{Device, Tensor};
 use crate::error::EvalError;
 use crate::features::Features;
 
-/// Test rows that are compared at a time, and training rows they are compared with: 8 MiB of similarities.
+/// Blocks of the similarity matrix, test by training rows: 8 MiB in f64.
 const TEST_ROWS: usize = 256;
 const TRAIN_ROWS: usize = 4096;
-/// Shorter vectors are not blown up to unit length (`torch.nn.functional.normalize`).
+/// Lower bound of the norm that a vector is divided by, as in `torch.nn.functional.normalize`.
 const NORMALIZE_EPSILON: f64 = 1e-12;
 
 /// A training feature near a test feature.
@@ -25,47 +25,43 @@ pub(crate) struct Neighbor {
 /// Which training rows count for a test row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exclude {
-    /// All.
+    /// All count.
     Nothing,
-    /// All but the one of the same number.
+    /// All but the row of the same number: leave-one-out.
     Itself,
 }
 
-/// Calls `judge` with every test row and its `k` nearest training rows (all, where there are fewer), nearest first and
-/// of equally near ones the lower row first. Returns the results in order of test rows.
+/// Maps `judge` over every test row and its `k` nearest training rows (all, where there are fewer), nearest first and
+/// the lower row first among equally near ones. Results are in order of test rows.
 ///
-/// The similarities of all pairs never exist at once.
+/// Everything runs on the threads of `host`, and the similarity matrix only ever exists in blocks.
+///
+/// # Panics
+/// When `host` is a GPU.
 pub(crate) fn nearest<R: Send>(
-    device: &Device,
+    host: &Device,
     train: &Features,
     test: &Features,
     k: usize,
     exclude: Exclude,
     judge: impl Fn(usize, &[Neighbor]) -> R + Sync,
 ) -> Result<Vec<R>, EvalError> {
-    // Neighbours are told apart by similarities that bfloat16 would round together, so the host computes them.
-    let host;
-    let device = if device.is_gpu() {
-        host = Device::cpu(Default::default())?;
-        &host
-    } else {
-        device
-    };
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(device.threads()).build();
+    assert!(!host.is_gpu(), "similarities are computed on the host");
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(host.threads()).build();
     let pool = pool.map_err(|error| EvalError::Thread { reason: error.to_string() })?;
-    let train: Vec<(Tensor, Tensor)> = units(device, train, TRAIN_ROWS)
+    let train: Vec<(Tensor, Tensor)> = units(host, train, TRAIN_ROWS)
         .map(|unit| {
-            let no_bias = device.zeros(&[unit.rows()]);
+            let no_bias = host.zeros(&[unit.rows()]);
             (unit, no_bias)
         })
         .collect();
     let mut judged = Vec::with_capacity(test.len());
-    for (chunk, test) in units(device, test, TEST_ROWS).enumerate() {
+    for (chunk, test) in units(host, test, TEST_ROWS).enumerate() {
         let first_test = chunk * TEST_ROWS;
         let mut best: Vec<Best> = (0..test.rows()).map(|_| Best::new(k)).collect();
         for (block, (train, no_bias)) in train.iter().enumerate() {
             let similarities = ops::linear(&test, &Affine::new(train, no_bias)).to_f64();
-            device.finish()?;
+            host.finish()?;
             let first_train = block * TRAIN_ROWS;
             pool.install(|| {
                 best.par_iter_mut().zip(similarities.par_chunks(train.rows())).enumerate().for_each(
@@ -84,15 +80,15 @@ pub(crate) fn nearest<R: Send>(
     Ok(judged)
 }
 
-/// Features scaled to unit length, some rows at a time.
-fn units<'a>(device: &'a Device, features: &'a Features, rows: usize) -> impl Iterator<Item = Tensor> + 'a {
+/// Features scaled to unit length, in blocks of rows.
+fn units<'a>(host: &'a Device, features: &'a Features, rows: usize) -> impl Iterator<Item = Tensor> + 'a {
     features.values.chunks(rows * features.dim).map(|values| {
-        let matrix = device.from_f32(&[values.len() / features.dim, features.dim], values);
+        let matrix = host.from_f32(&[values.len() / features.dim, features.dim], values);
         ops::l2_normalize(&matrix, NORMALIZE_EPSILON).0
     })
 }
 
-/// The best of the rows seen so far. Rows are offered in ascending order.
+/// The k nearest of the rows offered so far. Rows have to be offered in ascending order.
 struct Best {
     k: usize,
     neighbors: Vec<Neighbor>,
@@ -106,7 +102,7 @@ impl Best {
     fn offer_all(&mut self, first_row: usize, similarities: &[f64], skip: Option<usize>) {
         for (i, &similarity) in similarities.iter().enumerate() {
             let row = first_row + i;
-            // Most rows end here: they are no nearer than the last of the best.
+            // The common case: no nearer than the k-th so far.
             let full = self.neighbors.len() == self.k;
             if full && self.neighbors.last().is_none_or(|worst| similarity <= worst.similarity) || skip == Some(row) {
                 continue;
@@ -114,7 +110,7 @@ impl Best {
             if full {
                 self.neighbors.pop();
             }
-            // Behind those that are as near: they have lower rows.
+            // Behind those that are equally near, whose rows are lower.
             let place = self.neighbors.partition_point(|n| n.similarity >= similarity);
             self.neighbors.insert(place, Neighbor { row, similarity });
         }
@@ -172,6 +168,17 @@ mod tests {
             nearest(&device(Precision::F32, threads), &train, &test, 9, Exclude::Nothing, |_, n| n.to_vec()).unwrap()
         };
         assert_eq!(run(1), run(3));
+    }
+
+    #[test]
+    fn the_threads_are_those_of_the_host_device() {
+        let (train, test) = (noise(5, 40, 4), noise(6, 20, 4));
+        for threads in [1, 3] {
+            let count = |_, _: &[Neighbor]| rayon::current_num_threads();
+            let host = device(Precision::F32, threads);
+            let seen = nearest(&host, &train, &test, 2, Exclude::Nothing, count).unwrap();
+            assert_eq!(seen, vec![threads; 20]);
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Prepared images of a source, batch after batch: threads read the next batch while the caller works on this one.
+//! Prepared images of a source in batches: threads read and prepare the next batch while the caller computes on this one.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::mpsc::sync_channel;
@@ -11,17 +11,17 @@ use data::{BadSample, DecodeLimits, Image, Reader, Source};
 use crate::error::EvalError;
 use crate::prepare::Preparation;
 
-/// Bad images that an error spells out.
+/// Unusable images that an error names.
 const LISTED: usize = 10;
 
-/// How to read.
+/// How images are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOptions {
-    /// Images that are worked on together.
+    /// Images of a batch.
     pub batch_size: usize,
     /// Threads that read and prepare.
     pub workers: usize,
-    /// Channels that images are brought to. A network decides for itself.
+    /// Channels that images are converted to. Features of a network take the network's own number.
     pub channels: usize,
 }
 
@@ -47,20 +47,20 @@ impl ReadOptions {
     }
 }
 
-/// How far a pass over a source has come.
+/// How far a pass over a source is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Images dealt with.
+pub struct ReadProgress {
+    /// Images read so far, or skipped.
     pub done: usize,
     /// Images there are.
     pub total: usize,
-    /// Of those dealt with, how many could not be used.
+    /// Images among `done` that could not be used.
     pub skipped: usize,
 }
 
-/// The usable images of a part of a source.
-pub(crate) struct Batch {
-    /// Which they are, ascending.
+/// The usable images of a range of a source, resized and cropped.
+pub(crate) struct PreparedBatch {
+    /// Their numbers in the source, ascending.
     pub(crate) indices: Vec<usize>,
     /// Their bytes, each height x width x channels.
     pub(crate) pixels: Vec<u8>,
@@ -73,20 +73,20 @@ pub(crate) fn for_each_batch(
     source: &dyn Source,
     preparation: &Preparation,
     options: &ReadOptions,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-    mut consume: impl FnMut(&Batch) -> Result<(), EvalError>,
+    progress: &mut dyn FnMut(ReadProgress) -> ControlFlow<()>,
+    mut consume: impl FnMut(&PreparedBatch) -> Result<(), EvalError>,
 ) -> Result<Vec<BadSample>, EvalError> {
     preparation.check()?;
     options.check()?;
     let total = source.len();
     let mut bad = Vec::new();
     thread::scope(|scope| {
-        // One batch waits, one is being read, one is in work: the bound on memory.
+        // One batch waits, one is being read, one is being consumed: the bound on memory.
         let (sender, receiver) = sync_channel(1);
         let read = move || {
             for start in (0..total).step_by(options.batch_size) {
                 let range = start..total.min(start + options.batch_size);
-                // The caller has stopped: nobody waits for the rest.
+                // Closed: the caller has stopped.
                 if sender.send(read_batch(source, preparation, range, options)).is_err() {
                     return;
                 }
@@ -99,7 +99,7 @@ pub(crate) fn for_each_batch(
             if !batch.indices.is_empty() {
                 consume(&batch)?;
             }
-            if progress(Progress { done: batch.end, total, skipped: bad.len() }).is_break() {
+            if progress(ReadProgress { done: batch.end, total, skipped: bad.len() }).is_break() {
                 return Err(EvalError::Stopped);
             }
         }
@@ -113,7 +113,12 @@ pub(crate) fn for_each_batch(
 }
 
 /// Reads and prepares a range of images with several threads.
-fn read_batch(source: &dyn Source, preparation: &Preparation, range: Range<usize>, options: &ReadOptions) -> Batch {
+fn read_batch(
+    source: &dyn Source,
+    preparation: &Preparation,
+    range: Range<usize>,
+    options: &ReadOptions,
+) -> PreparedBatch {
     let (height, width) = preparation.size();
     let size = height * width * options.channels;
     let mut pixels = vec![0; range.len() * size];
@@ -135,7 +140,7 @@ fn read_batch(source: &dyn Source, preparation: &Preparation, range: Range<usize
         }
         work();
     });
-    let mut batch = Batch { indices: Vec::with_capacity(range.len()), pixels, bad: Vec::new(), end: range.end };
+    let mut batch = PreparedBatch { indices: Vec::with_capacity(range.len()), pixels, bad: Vec::new(), end: range.end };
     for (slot, (index, problem)) in range.zip(problems).enumerate() {
         match problem {
             Some(reason) => batch.bad.push(BadSample { index: index as u64, name: source.name(index), reason }),

@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use data::{DecodeLimits, Image, ReadError, Source, Split, Stored};
-use eval::{EvalError, Extraction, Features, Network, Preparation, Progress, ReadOptions, extract, raw_pixels, save};
+use eval::{
+    EvalError, Extraction, Features, Network, Preparation, ReadOptions, ReadProgress, extract, raw_pixels, save,
+};
 use model::{Layout, Vit, VitConfig};
 use safetensors::SafeTensors;
 use tensor::ops::{PixelData, Pixels};
@@ -133,7 +135,7 @@ fn progress_counts_to_the_end_and_can_stop() {
     let (net, source) = (Net::new(3), made(&[1]));
     let network = Network { vit: &net.vit, weights: &net.weights, device: &net.device };
     let (mut seen, options) = (Vec::new(), ReadOptions { batch_size: 4, workers: 2, ..Default::default() });
-    let all = &mut |p: Progress| {
+    let all = &mut |p: ReadProgress| {
         seen.push((p.done, p.total, p.skipped));
         ControlFlow::Continue(())
     };
@@ -251,7 +253,7 @@ fn photographs_are_read_and_prepared_without_a_skip() {
         return;
     };
     let mut skipped = None;
-    let go_on = &mut |p: Progress| {
+    let go_on = &mut |p: ReadProgress| {
         skipped = Some(p.skipped);
         if p.done < 24 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };

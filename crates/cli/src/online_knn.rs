@@ -1,0 +1,108 @@
+//! The online kNN of a run, set up from its recipe.
+
+use std::sync::Arc;
+
+use data::Source;
+use eval::{InputSpec, OnlineKnn, OnlineKnnOptions, ReadOptions, is_labelled};
+use model::{ConfigError, Layout, Vit};
+use ssl::recipe::Recipe;
+use ssl::trainer::vit_config;
+use tensor::{Device, ParamSet};
+
+use crate::error::CliError;
+use crate::output;
+
+/// What a network trained by this recipe sees of an image.
+pub fn input_spec(recipe: &Recipe) -> InputSpec {
+    let size = recipe.global_size();
+    InputSpec::for_training((size.height, size.width), recipe.facts().size().short())
+}
+
+/// The evaluation that accompanies a run; none without labels. `held_out` has the reason where no images are held out,
+/// which is told to the user: leave-one-out accuracies are not comparable with held-out ones.
+pub fn of_recipe(
+    recipe: &Recipe,
+    train: Arc<dyn Source>,
+    held_out: Result<Arc<dyn Source>, String>,
+    read: ReadOptions,
+    host: Device,
+) -> Result<Option<OnlineKnn>, CliError> {
+    if !is_labelled(&*train) || train.len() < 2 {
+        return Ok(None);
+    }
+    let held_out = held_out.and_then(|test| match is_labelled(&*test) {
+        true => Ok(test),
+        false => Err(format!("{}: the held-out images have no labels", test.describe())),
+    });
+    let (held_out, reason) = match held_out {
+        Ok(test) => (Some(test), None),
+        Err(reason) => (None, Some(reason)),
+    };
+    let options = OnlineKnnOptions {
+        voters: recipe.knn_voters(),
+        queries: recipe.knn_queries(),
+        k: recipe.knn_k(),
+        temperature: recipe.knn_temperature(),
+        input: input_spec(recipe),
+        read: ReadOptions { channels: recipe.channels(), ..read },
+    };
+    let knn = OnlineKnn::new(train, held_out, options, host)?;
+    if let Some(reason) = reason {
+        output::note(&format!("kNN: judged on {}. {reason}", knn.describe()));
+    }
+    Ok(Some(knn))
+}
+
+/// The backbone that a run of this recipe begins with. A learner adds the backbone's parameters before the head's and
+/// draws each from its place alone, so the head need not be there.
+pub fn untrained(recipe: &Recipe, device: &Device) -> Result<(Vit, ParamSet), ConfigError> {
+    let mut layout = Layout::default();
+    let vit = Vit::new(&mut layout, "", vit_config(recipe)?);
+    let weights = layout.initial(device, recipe.seed());
+    Ok((vit, weights))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::images;
+    use ssl::learner::Learner;
+    use ssl::recipe::RawRecipe;
+    use ssl::trainer::learner_options;
+    use tensor::ParamId;
+
+    fn recipe(more: &str) -> (Arc<dyn Source>, Recipe) {
+        let train = images::open("synthetic:train=24,size=16", data::Split::Train).unwrap();
+        let text =
+            "arch = \"vit_nano\"\npatch_size = 8\nhead_hidden = 16\nhead_bottleneck = 16\nout_dim = 8\nseed = 5\n";
+        let raw = RawRecipe::from_toml(&(text.to_owned() + more), "test").unwrap();
+        let recipe = raw.resolve(&images::facts(&*train, 3).unwrap()).unwrap();
+        (train, recipe)
+    }
+
+    #[test]
+    fn the_untrained_network_is_the_one_that_a_run_begins_with() {
+        let (_, recipe) = recipe("");
+        let device = Device::cpu(Default::default()).unwrap();
+        let learner = Learner::new(&device, learner_options(&recipe).unwrap()).unwrap();
+        let (_, weights) = untrained(&recipe, &device).unwrap();
+        for i in 0..weights.len() {
+            assert_eq!(weights[ParamId(i)].to_f32(), learner.student[ParamId(i)].to_f32(), "parameter {i}");
+        }
+        assert!(weights.len() > 50);
+    }
+
+    #[test]
+    fn a_recipe_says_how_many_images_vote_and_are_classified() {
+        let (train, recipe) = recipe("knn_voters = 10\nknn_queries = 7");
+        let knn = |held_out| {
+            let host = Device::cpu(Default::default()).unwrap();
+            of_recipe(&recipe, train.clone(), held_out, ReadOptions::default(), host).unwrap().unwrap()
+        };
+        let held_out = knn(Ok(train.clone()));
+        assert_eq!(held_out.describe(), "7 of 24 held-out images by 10 of 24 training images");
+        assert_eq!(held_out.k(), 10);
+        assert_eq!(knn(Err("no val".into())).describe(), "10 of 24 training images, each by all others");
+        assert_eq!(input_spec(&recipe), InputSpec { size: (16, 16), whole: true });
+    }
+}
