@@ -1,11 +1,11 @@
-//! From `--device` and `--threads` to a device.
+//! From `--device`, `--threads` and `--precision` to a device.
 
-use tensor::{CpuOptions, CudaOptions, Device};
+use tensor::{CpuOptions, CudaOptions, CudaPrecision, DType, Device};
 
-use crate::args::DeviceArgs;
+use crate::args::{DeviceArgs, InferenceArgs, PrecisionArg};
 use crate::error::CliError;
 
-/// A device, and what there is to say about why it is this one.
+/// A device, and why it is not a GPU.
 pub struct Chosen {
     /// The device.
     pub device: Device,
@@ -24,11 +24,6 @@ impl Chosen {
 }
 
 impl DeviceArgs {
-    /// Opens the device that was asked for.
-    pub fn open(&self) -> Result<Device, CliError> {
-        Ok(self.choose()?.device)
-    }
-
     /// The CPU, whatever was asked for, and why not a GPU where one was wanted.
     pub fn choose_cpu(&self, no_gpu: Option<String>) -> Result<Chosen, CliError> {
         Ok(Chosen { device: self.cpu()?, no_gpu })
@@ -44,10 +39,15 @@ impl DeviceArgs {
         Ok(Device::cpu(CpuOptions { threads: self.thread_count(), ..Default::default() })?)
     }
 
-    /// The device that was asked for, with the reason for the choice.
+    /// The device that was asked for; a GPU in the precision of training.
     pub fn choose(&self) -> Result<Chosen, CliError> {
+        self.choose_in(CudaPrecision::Bf16)
+    }
+
+    /// The device that was asked for; a GPU in this precision.
+    fn choose_in(&self, precision: CudaPrecision) -> Result<Chosen, CliError> {
         let given = self.device.clone();
-        let gpu = |index| Device::cuda(CudaOptions { index, ..Default::default() });
+        let gpu = |index| Device::cuda(CudaOptions { index, precision });
         match self.device.as_str() {
             "cpu" => self.choose_cpu(None),
             "auto" => match gpu(0) {
@@ -75,6 +75,31 @@ impl DeviceArgs {
     }
 }
 
+impl InferenceArgs {
+    /// The device that was asked for, in the precision that was asked for. An error where it does not have that one:
+    /// whoever asks for bf16 wants its speed or its rounding, and a CPU offers neither.
+    pub fn open(&self) -> Result<Device, CliError> {
+        let precision = match self.precision {
+            PrecisionArg::F32 => CudaPrecision::F32,
+            PrecisionArg::Bf16 => CudaPrecision::Bf16,
+        };
+        let Chosen { device, no_gpu } = self.machine.choose_in(precision)?;
+        match self.precision {
+            PrecisionArg::Bf16 if !device.is_gpu() => Err(CliError::Bf16OnCpu { no_gpu }),
+            _ => Ok(device),
+        }
+    }
+}
+
+/// The name of the precision that a device computes activations in.
+pub fn precision(device: &Device) -> &'static str {
+    match device.dtype() {
+        DType::Bf16 => "bf16",
+        DType::F32 => "f32",
+        DType::F64 => "f64",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +109,16 @@ mod tests {
         let args = DeviceArgs { device: "cpu".to_owned(), threads: Some(3) };
         // What a network on a GPU leaves to the host, and what one on the CPU does.
         assert_eq!(args.cpu().unwrap().threads(), 3);
-        assert_eq!(args.host(&args.open().unwrap()).unwrap().threads(), 3);
+        assert_eq!(args.host(&args.choose().unwrap().device).unwrap().threads(), 3);
+    }
+
+    #[test]
+    fn a_cpu_computes_in_f32_and_nothing_else() {
+        let open = |precision| {
+            let machine = DeviceArgs { device: "cpu".to_owned(), threads: Some(1) };
+            InferenceArgs { machine, precision }.open()
+        };
+        assert_eq!(super::precision(&open(PrecisionArg::F32).unwrap()), "f32");
+        assert!(matches!(open(PrecisionArg::Bf16), Err(CliError::Bf16OnCpu { no_gpu: None })));
     }
 }

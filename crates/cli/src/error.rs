@@ -65,6 +65,15 @@ pub enum CliError {
         /// What was asked for.
         given: String,
     },
+    /// A precision that the CPU does not have.
+    #[error(
+        "--precision bf16: a CPU computes in f32 only{}. Leave --precision out, or choose a GPU with --device cuda",
+        no_gpu.as_ref().map_or(String::new(), |reason| format!(", and {reason}"))
+    )]
+    Bf16OnCpu {
+        /// Why there is no GPU, where one was looked for.
+        no_gpu: Option<String>,
+    },
     /// No device of that name.
     #[error("--device {given}: there is no such device; use auto, cpu, cuda or cuda:N")]
     UnknownDevice {

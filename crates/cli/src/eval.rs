@@ -6,6 +6,7 @@ use serde_json::json;
 use text::count;
 
 use crate::args::KnnArgs;
+use crate::device;
 use crate::error::CliError;
 use crate::features::extract;
 use crate::images;
@@ -14,7 +15,7 @@ use crate::weights;
 
 /// `eval knn`: held-out images classified by the training images, or each by all others where nothing is held out.
 pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
-    let device = args.device.open()?;
+    let device = args.inference.open()?;
     let weights = weights::load(&args.weights, &device)?;
     let train = images::open(&args.data, Split::Train)?;
     let test = match images::open(&args.data, Split::Test) {
@@ -22,7 +23,7 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
         Err(OpenError::NoTestSplit { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    // Found out before the features are computed.
+    // Before the features are computed: that takes the time.
     for (which, source) in [("training", Some(&train)), ("test", test.as_ref())] {
         if let Some(source) = source.filter(|source| !is_labelled(&***source)) {
             let images = source.len();
@@ -34,16 +35,18 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
     if test.is_none() {
         output::note("no images are held out: each is classified by all others (leave-one-out)");
     }
-    let bank = extract(&weights, &*train, &args.view, &args.device, &device)?;
+    let workers = args.inference.machine.thread_count();
+    let bank = extract(&weights, &*train, &args.input, workers, &device)?;
     let queries = match &test {
-        Some(test) => Some(extract(&weights, &**test, &args.view, &args.device, &device)?),
+        Some(test) => Some(extract(&weights, &**test, &args.input, workers, &device)?),
         None => None,
     };
-    let host = args.device.host(&device)?;
+    let host = args.inference.machine.host(&device)?;
     let results = match &queries {
         Some(queries) => knn::classify(&bank.features, &queries.features, &options, &host)?,
         None => knn::leave_one_out(&bank.features, &options, &host)?,
     };
+    let precision = device::precision(&device);
     let neighbors = bank.features.len();
     let judged = queries.as_ref().map_or(neighbors, |queries| queries.features.len());
     let skipped = bank.skipped.len() + queries.as_ref().map_or(0, |queries| queries.skipped.len());
@@ -52,6 +55,7 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
         let object = json!({
             "protocol": if queries.is_some() { "held-out" } else { "leave-one-out" },
             "weights": weights.path.display().to_string(), "data": args.data, "temperature": args.temperature,
+            "precision": precision,
             "train_images": neighbors, "test_images": judged, "skipped": skipped, "results": rows,
         });
         return output::result(&object.to_string());
@@ -60,7 +64,8 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
         Some(_) => format!("{} by {}", count(judged, "held-out image"), count(neighbors, "training image")),
         None => format!("{}, each by all others", count(judged, "image")),
     };
-    let mut text = format!("kNN on {how}, temperature {}\n      k  top-1 %  top-5 %\n", args.temperature);
+    let mut text =
+        format!("kNN on {how}, features in {precision}, temperature {}\n      k  top-1 %  top-5 %\n", args.temperature);
     for KnnResult { k, top1, top5 } in results {
         text += &format!("{k:7}  {top1:7.2}  {top5:7.2}\n");
     }

@@ -6,56 +6,61 @@ use data::Source;
 use eval::{Extraction, FeatureFormat, Network, ReadOptions};
 use tensor::Device;
 
-use crate::args::{DeviceArgs, FeaturesArgs, ViewArgs};
+use crate::args::{FeaturesArgs, InputArgs};
+use crate::device;
 use crate::error::CliError;
 use crate::images;
 use crate::output;
 use crate::progress::{Console, Meter};
 use crate::weights::{self, Weights};
 
-/// Images left out that are named on the terminal.
+/// Skipped images that are named on the terminal.
 const NAMED: usize = 100;
 
 /// Computes and writes the features.
 pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
-    // What would make the work useless is found before it is done.
+    // Before anything is computed that could not be written.
     FeatureFormat::of(&args.out)?;
     let folder = args.out.parent().filter(|folder| !folder.as_os_str().is_empty());
     if folder.is_some_and(|folder| !folder.is_dir()) {
         return Err(CliError::NoOutFolder { path: args.out.clone() });
     }
-    let device = args.device.open()?;
+    let device = args.inference.open()?;
     let source = images::open(&args.data, args.split.into())?;
     let weights = weights::load(&args.weights, &device)?;
-    let Extraction { features, skipped } = extract(&weights, &*source, &args.view, &args.device, &device)?;
+    let workers = args.inference.machine.thread_count();
+    let Extraction { features, skipped } = extract(&weights, &*source, &args.input, workers, &device)?;
     eval::save(&args.out, &features, &*source)?;
     let left_out = if skipped.is_empty() { String::new() } else { format!(", {} left out", skipped.len()) };
     output::result(&format!(
-        "{}: {} x {} features of {}{left_out}",
+        "{}: {} x {} features of {}{left_out}, computed in {}",
         args.out.display(),
         features.len(),
         features.dim,
-        source.describe()
+        source.describe(),
+        device::precision(&device)
     ))
 }
 
-/// The features of all images that can be read, with a progress bar; the others are named.
+/// The features of all readable images, with a progress bar; the others are named. Threads that read: `workers`, or one
+/// for each core.
 pub fn extract(
     weights: &Weights,
     source: &dyn Source,
-    view: &ViewArgs,
-    machine: &DeviceArgs,
+    input: &InputArgs,
+    workers: Option<usize>,
     device: &Device,
 ) -> Result<Extraction, CliError> {
     let network = Network { vit: &weights.loaded.vit, weights: &weights.loaded.weights, device };
-    let preparation = weights.input.with_side(view.image_size.map(|n| n as usize)).preparation();
-    let mut options = ReadOptions { batch_size: view.batch_size as usize, ..Default::default() };
-    options.workers = machine.thread_count().unwrap_or(options.workers);
+    let preparation = weights.input.with_side(input.image_size.map(|n| n as usize)).preparation();
+    let mut options = ReadOptions { batch_size: input.batch_size as usize, ..Default::default() };
+    options.workers = workers.unwrap_or(options.workers);
     let console = Console::new(source.len() as u64);
     let mut meter = Meter::started(&console, "image");
+    let precision = device::precision(device);
     let mut progress = |at: eval::ReadProgress| {
         let done = at.done as u64;
-        let about = output::speed(meter.rate(done));
+        let about = format!("{}  {precision}", output::speed(meter.rate(done)));
         meter.show(done, at.total as u64, &about);
         ControlFlow::Continue(())
     };

@@ -184,7 +184,8 @@ fn knn_judges_held_out_images_by_training_images() {
     let result: Value = serde_json::from_str(&fs::read_to_string(RUN.1.join("result.json")).unwrap()).unwrap();
     assert_eq!(object["results"][0]["top1"], result["knn_top1"]["trained"]);
     let table = run(&arguments).succeeded().out;
-    assert!(table.contains("12 held-out images by 24 training images"), "{table}");
+    assert!(table.contains("12 held-out images by 24 training images, features in f32"), "{table}");
+    assert_eq!(object["precision"], "f32");
 
     let message = run(&["eval", "knn", "--weights", run_folder(), "--data", DATA, "--k", "25"]).failed();
     assert!(message.contains("k = 25: expected 1 to 24"), "{message}");

@@ -6,7 +6,7 @@ mod network;
 mod recipe;
 
 pub use bench::{BenchDataArgs, BenchStepArgs};
-pub use network::{FeaturesArgs, InspectArgs, KnnArgs, ViewArgs};
+pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, KnnArgs, PrecisionArg};
 pub use recipe::{PretrainArgs, RecipeArgs, ViewsArgs};
 
 use clap::{Args, Parser, Subcommand};
@@ -123,8 +123,8 @@ mod tests {
             "pretrain --data d --method dino --prototypes vmf --centering probability --arch vit_tiny --patch-size 16 \
              --epochs 3 --batch-size 8 --out-dim 64 --local-crops 2 --recipe r.toml --set a=b --set c=d --out o \
              --device cpu --seed 3",
-            "features --weights w --data d --out f.npy",
-            "eval knn --weights w --data d --k 10,20 --json",
+            "features --weights w --data d --out f.npy --precision bf16",
+            "eval knn --weights w --data d --k 10,20 --precision f32 --json",
             "inspect w",
             "bench step --arch vit_tiny --patch-size 16 --batch-size 8 --local-crops 6 --out-dim 4096 --steps 5 \
              --device cpu --json",

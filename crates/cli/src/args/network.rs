@@ -21,12 +21,12 @@ pub struct FeaturesArgs {
     /// Which part of data that is split
     #[arg(long, value_enum, default_value_t = SplitArg::Train)]
     pub split: SplitArg,
-    /// How images are shown to the network.
+    /// What the network sees of an image.
     #[command(flatten)]
-    pub view: ViewArgs,
-    /// Where to compute.
+    pub input: InputArgs,
+    /// Where and how exactly to compute.
     #[command(flatten)]
-    pub device: DeviceArgs,
+    pub inference: InferenceArgs,
 }
 
 /// Examples of `features`.
@@ -36,22 +36,43 @@ Examples:
   dino-vmf features --weights dino_vits16.safetensors --data photos --out photos.npy
 
 An image is resized so that its short side is 256/224 of the image size, and its centre is cut out (torchvision's
-Resize(256, bicubic), CenterCrop(224)). Row i is image i in order of path; images that cannot be read are named and left out.
+Resize(256, bicubic), CenterCrop(224)). Row i is image i in order of path; images that cannot be read are named and left
+out. Features are computed in f32 on every device; on a GPU --precision bf16 is faster and less exact.
 
 A .safetensors file has `features` [images, width] in f32, `labels` [images] in i64 where there are classes (-1 for
 none), and in its metadata `names` and `class_names` as JSON lists. In Python:
   f = safetensors.safe_open(\"photos.safetensors\", \"np\")
   x, names = f.get_tensor(\"features\"), json.loads(f.metadata()[\"names\"])";
 
-/// How images are shown to a network.
+/// What a network sees of an image, and how many images at once.
 #[derive(Clone, Debug, Args)]
-pub struct ViewArgs {
-    /// Side in pixels of what the network sees [default: what it was trained with]
+pub struct InputArgs {
+    /// Side of the network's input in pixels [default: what it was trained with]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub image_size: Option<u32>,
-    /// Images that are computed at once; does not change the features
+    /// Images of a batch; changes the speed and the memory, not the features
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub batch_size: u32,
+}
+
+/// Where a network computes features, and in which precision.
+#[derive(Clone, Debug, Args)]
+pub struct InferenceArgs {
+    /// Where to compute.
+    #[command(flatten)]
+    pub machine: DeviceArgs,
+    /// Arithmetic of the network on a GPU: f32, or bf16 for speed (as in training). A CPU always computes in f32
+    #[arg(long, value_name = "f32|bf16", default_value = "f32", help_heading = "Machine", hide_possible_values = true)]
+    pub precision: PrecisionArg,
+}
+
+/// A precision of inference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PrecisionArg {
+    /// Single precision: features that depend on the device no more than rounding does.
+    F32,
+    /// Activations in bfloat16, parameters in single precision.
+    Bf16,
 }
 
 /// Which part of the data.
@@ -88,12 +109,12 @@ pub struct KnnArgs {
     /// Temperature of the votes: a neighbour with cosine s votes with weight exp(s / T)
     #[arg(long, value_name = "T", default_value_t = eval::knn::DEFAULT_TEMPERATURE, value_parser = above_zero)]
     pub temperature: f64,
-    /// How images are shown to the network.
+    /// What the network sees of an image.
     #[command(flatten)]
-    pub view: ViewArgs,
-    /// Where to compute.
+    pub input: InputArgs,
+    /// Where and how exactly to compute.
     #[command(flatten)]
-    pub device: DeviceArgs,
+    pub inference: InferenceArgs,
     /// Print the result as one JSON object
     #[arg(long)]
     pub json: bool,
@@ -106,7 +127,8 @@ Examples:
   dino-vmf eval knn --weights dino_vits16.safetensors --data imagenet --k 10,20,100,200 --json
 
 The held-out images (val/ or test/ beside train/) are classified by the training images. Data without held-out images
-is classified leave-one-out: each image by all the others.";
+is classified leave-one-out: each image by all the others. Features are computed in f32 on every device; on a GPU
+--precision bf16 is faster and less exact. Neighbours are compared in f32, on the host.";
 
 /// `inspect`.
 #[derive(Debug, Args)]

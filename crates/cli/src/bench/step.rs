@@ -80,7 +80,7 @@ const GEMM_TIME: Duration = Duration::from_millis(300);
 
 /// Measures and prints.
 pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
-    let device = args.device.open()?;
+    let device = args.device.choose()?.device;
     let bench = StepBench {
         arch: args.arch,
         patch_size: args.patch_size as usize,
