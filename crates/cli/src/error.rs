@@ -104,22 +104,13 @@ pub enum CliError {
         /// What is wrong with it.
         source: ssl::run::Damage,
     },
-    /// A file in a folder that is not there.
-    #[error("the folder of {} does not exist; make it first, or give another --out", path.display())]
-    NoOutFolder {
-        /// The file to be written.
-        path: PathBuf,
-    },
+    /// The output file must not be written.
+    #[error(transparent)]
+    OutputFile(#[from] crate::output_file::OutputFileError),
     /// A picture under a name of something else.
     #[error("{}: the picture is a PNG file; give it a name that ends in .png", path.display())]
     NotPngName {
         /// The file to be written.
-        path: PathBuf,
-    },
-    /// Something of value may be there.
-    #[error("{}: is there already and is no PNG picture; it is left as it is. Give another --out, or remove it", path.display())]
-    NotPng {
-        /// The file that is there.
         path: PathBuf,
     },
     /// The picture could not be written.

@@ -11,6 +11,7 @@ use crate::device;
 use crate::error::CliError;
 use crate::images;
 use crate::output;
+use crate::output_file::{self, Input};
 use crate::progress::{Console, Meter};
 use crate::weights::{self, Weights};
 
@@ -21,12 +22,13 @@ const NAMED: usize = 100;
 pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
     // Before anything is computed that could not be written.
     FeatureFormat::of(&args.out)?;
-    let folder = args.out.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if folder.is_some_and(|folder| !folder.is_dir()) {
-        return Err(CliError::NoOutFolder { path: args.out.clone() });
-    }
+    let mut inputs = vec![Input::file("--weights", &args.weights), Input::data(&args.data)];
+    // A checkpoint comes with the rest of its run.
+    inputs.extend(weights::run_of_checkpoint(&args.weights).map(|run| Input::file("--weights", &run)));
+    output_file::check(&args.out, args.force, &inputs)?;
     let device = args.inference.open()?;
     let source = images::open(&args.data, args.split.into())?;
+    output_file::check_unlisted(&args.out, &args.data, &*source)?;
     let weights = weights::load(&args.weights, &device)?;
     let workers = args.inference.machine.thread_count();
     let Extraction { features, skipped } = extract(&weights, &*source, &args.input, workers, &device)?;

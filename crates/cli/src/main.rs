@@ -16,6 +16,7 @@ mod memory;
 mod online_knn;
 mod outcome;
 mod output;
+mod output_file;
 mod pretrain;
 mod proc;
 mod progress;

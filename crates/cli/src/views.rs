@@ -1,8 +1,5 @@
 //! `views`: a picture of what a network will see.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
 use std::sync::Arc;
 
 use data::loader::epoch_order;
@@ -14,40 +11,26 @@ use ssl::trainer::loader_config;
 use crate::args::ViewsArgs;
 use crate::error::CliError;
 use crate::output;
-
-/// How every PNG file begins.
-const PNG: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
+use crate::output_file::{self, Input};
 
 /// Draws and writes the picture.
 pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
-    // What would make the work useless is found before it is done.
-    check_out(&args.out)?;
+    // Before anything is drawn that could not be written.
+    if args.out.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("png")) {
+        return Err(CliError::NotPngName { path: args.out.clone() });
+    }
+    let data = Input::data(&args.recipe.data);
+    let recipe = args.recipe.recipe.as_deref().map(|path| Input::file("--recipe", path));
+    output_file::check_outside(&args.out, &data)?;
+    output_file::check(&args.out, args.force, &recipe.into_iter().chain([data]).collect::<Vec<_>>())?;
     let (source, recipe) = args.recipe.open_for_views()?;
+    output_file::check_unlisted(&args.out, &args.recipe.data, &*source)?;
     let config = loader_config(&recipe);
     let rows = rows(&source, &config, args.epoch.into(), args.images as usize)?;
     let picture = sheet::draw(&rows, &config.views, !args.no_frames)?;
     files::replace_with(&args.out, &sheet::to_png(&picture)?)
         .map_err(|source| CliError::Picture { path: args.out.clone(), source })?;
     output::result(&format!("{}\n{}", args.out.display(), legend(&rows, &config, args)))
-}
-
-/// Refuses what cannot be written, and what should not be lost.
-fn check_out(path: &Path) -> Result<(), CliError> {
-    if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("png")) {
-        return Err(CliError::NotPngName { path: path.to_owned() });
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if folder.is_some_and(|folder| !folder.is_dir()) {
-        return Err(CliError::NoOutFolder { path: path.to_owned() });
-    }
-    let mut start = Vec::new();
-    match File::open(path).and_then(|file| file.take(PNG.len() as u64).read_to_end(&mut start)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(CliError::Picture { path: path.to_owned(), source }),
-        // An older picture, or an empty file that was made to take one.
-        Ok(_) if start == PNG || start.is_empty() => Ok(()),
-        Ok(_) => Err(CliError::NotPng { path: path.to_owned() }),
-    }
 }
 
 /// The first images of an epoch that can be read, each with the views that training makes of it. These come out of the

@@ -80,8 +80,8 @@ pub fn newest_checkpoint(run: &Path) -> Result<Checkpoint, CliError> {
     recovered.checkpoint.ok_or_else(|| CliError::NoCheckpoint { path: run.to_owned() })
 }
 
-/// The run that a checkpoint lies in.
-fn run_of_checkpoint(path: &Path) -> Option<PathBuf> {
+/// The folder of the run that a file is a checkpoint of; none for any other file.
+pub fn run_of_checkpoint(path: &Path) -> Option<PathBuf> {
     let absolute = std::path::absolute(path).ok()?;
     let run = absolute.parent()?.parent()?;
     let checkpoints = Checkpoints::of_run(run).ok().and_then(|found| found.list().ok())?;

@@ -345,7 +345,8 @@ fn a_finished_run_whose_checkpoints_are_damaged_still_has_its_backbone() {
     assert!(told.contains("finished; no checkpoint can be read any more, only the backbone"), "{told}");
 
     fs::remove_file(Path::new(run_folder).join("backbone.safetensors")).unwrap();
-    assert!(features(&rescued).failed().contains("no checkpoint is usable"));
+    let lost = folder.path().join("lost.npy");
+    assert!(features(&lost).failed().contains("no checkpoint is usable"));
 }
 
 #[test]

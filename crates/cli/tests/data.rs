@@ -56,13 +56,16 @@ fn the_views_on_the_sheet_are_those_that_pretrain_feeds() {
 }
 
 #[test]
-fn a_sheet_is_drawn_again_over_an_older_one_and_with_frames_unless_told_otherwise() {
+fn a_sheet_is_replaced_with_force_and_has_frames_unless_told_otherwise() {
     let folder = tempfile::tempdir().unwrap();
     let sheet = folder.path().join("sheet.png");
     let framed = views(&sheet, &["--data", DATA, "--images", "2"]).succeeded();
     assert!(framed.out.contains("a frame has the colour of its part of the image"), "{}", framed.out);
     let first = picture(&sheet);
-    views(&sheet, &["--data", DATA, "--images", "2", "--no-frames"]).succeeded();
+    let message = views(&sheet, &["--data", DATA, "--images", "2", "--no-frames"]).failed();
+    assert!(message.contains("sheet.png: exists already") && message.contains("--force"), "{message}");
+    assert_eq!(picture(&sheet), first);
+    views(&sheet, &["--data", DATA, "--images", "2", "--no-frames", "--force"]).succeeded();
     let second = picture(&sheet);
     assert_eq!((first.height, first.width), (second.height, second.width));
     assert_ne!(first.pixels, second.pixels);
@@ -70,13 +73,8 @@ fn a_sheet_is_drawn_again_over_an_older_one_and_with_frames_unless_told_otherwis
 }
 
 #[test]
-fn a_sheet_replaces_nothing_but_a_picture_and_names_what_is_wrong() {
+fn a_sheet_that_cannot_be_drawn_or_written_is_an_error_that_names_the_cause() {
     let folder = tempfile::tempdir().unwrap();
-    let diary = folder.path().join("diary.png");
-    fs::write(&diary, "Dear diary").unwrap();
-    let message = views(&diary, &["--data", DATA]).failed();
-    assert!(message.contains("diary.png: is there already and is no PNG picture"), "{message}");
-    assert_eq!(fs::read(&diary).unwrap(), b"Dear diary");
     let message = views(&folder.path().join("sheet.jpg"), &["--data", DATA]).failed();
     assert!(message.contains("ends in .png"), "{message}");
     let message = views(&folder.path().join("no/such/sheet.png"), &["--data", DATA]).failed();

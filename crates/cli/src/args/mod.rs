@@ -123,13 +123,13 @@ mod tests {
             "pretrain --data d --method dino --prototypes vmf --centering probability --arch vit_tiny --patch-size 16 \
              --epochs 3 --batch-size 8 --out-dim 64 --local-crops 2 --recipe r.toml --set a=b --set c=d --out o \
              --device cpu --seed 3",
-            "features --weights w --data d --out f.npy --precision bf16",
+            "features --weights w --data d --out f.npy --precision bf16 --force",
             "eval knn --weights w --data d --k 10,20 --precision f32 --json",
             "inspect w",
             "bench step --arch vit_tiny --patch-size 16 --batch-size 8 --local-crops 6 --out-dim 4096 --steps 5 \
              --device cpu --json",
             "bench data --data d --batch-size 8 --local-crops 6 --workers 2 --seconds 3 --json",
-            "views --data d --out sheet.png --images 4 --epoch 2 --seed 3 --recipe r.toml --set a=b --no-frames",
+            "views --data d --out sheet.png --images 4 --epoch 2 --seed 3 --recipe r.toml --set a=b --no-frames --force",
             "doctor",
         ] {
             let words = std::iter::once("dino-vmf").chain(line.split_whitespace());

@@ -21,6 +21,9 @@ pub struct FeaturesArgs {
     /// Which part of data that is split
     #[arg(long, value_enum, default_value_t = SplitArg::Train)]
     pub split: SplitArg,
+    /// Replace the file if it exists. Inputs of the command are never replaced
+    #[arg(long)]
+    pub force: bool,
     /// What the network sees of an image.
     #[command(flatten)]
     pub input: InputArgs,

@@ -147,6 +147,9 @@ pub struct ViewsArgs {
     /// The epoch whose first images are shown, from 0
     #[arg(long, value_name = "E", default_value_t = 0)]
     pub epoch: u32,
+    /// Replace the picture if it exists. Files of the data are never replaced
+    #[arg(long)]
+    pub force: bool,
     /// Leave out the coloured frames that tell which part of the image a view shows
     #[arg(long)]
     pub no_frames: bool,
