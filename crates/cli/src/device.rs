@@ -14,7 +14,7 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// One line for people.
+    /// The device in one line, with the reason why it is not a GPU.
     pub fn describe(&self) -> String {
         match &self.no_gpu {
             Some(reason) => format!("{} ({reason})", self.device.describe()),
@@ -24,13 +24,13 @@ impl Chosen {
 }
 
 impl DeviceArgs {
-    /// The CPU, whatever was asked for, and why not a GPU where one was wanted.
+    /// A CPU device whatever `--device` says; `no_gpu` is kept as the reason.
     pub fn choose_cpu(&self, no_gpu: Option<String>) -> Result<Chosen, CliError> {
         Ok(Chosen { device: self.cpu()?, no_gpu })
     }
 
-    /// For work that is the host's wherever the network is: the given device where that is a CPU, or else a CPU device
-    /// with as many threads as were asked for.
+    /// A device for work that runs on the host even when the network is on a GPU: `device` itself if it is a CPU, else a
+    /// CPU device with the threads of `--threads`.
     pub fn host(&self, device: &Device) -> Result<Device, CliError> {
         if device.is_gpu() { self.cpu() } else { Ok(device.clone()) }
     }
@@ -39,12 +39,12 @@ impl DeviceArgs {
         Ok(Device::cpu(CpuOptions { threads: self.thread_count(), ..Default::default() })?)
     }
 
-    /// The device that was asked for; a GPU in the precision of training.
+    /// Opens the device of `--device`; a GPU in bf16, the precision of training.
     pub fn choose(&self) -> Result<Chosen, CliError> {
         self.choose_in(CudaPrecision::Bf16)
     }
 
-    /// The device that was asked for; a GPU in this precision.
+    /// Opens the device of `--device`; a GPU in this precision.
     fn choose_in(&self, precision: CudaPrecision) -> Result<Chosen, CliError> {
         let given = self.device.clone();
         let gpu = |index| Device::cuda(CudaOptions { index, precision });
@@ -67,17 +67,17 @@ impl DeviceArgs {
         }
     }
 
-    /// Threads asked for by flag or environment; none where all cores may be used.
+    /// The number of threads from `--threads` or RAYON_NUM_THREADS; none for all cores.
     pub fn thread_count(&self) -> Option<usize> {
-        // As rayon reads its variable: what is no number, or zero, asks for nothing.
+        // As rayon reads its variable: zero and what is not a number count as unset.
         let from_environment = || std::env::var("RAYON_NUM_THREADS").ok()?.trim().parse().ok().filter(|&n| n > 0);
         self.threads.map(usize::from).or_else(from_environment)
     }
 }
 
 impl InferenceArgs {
-    /// The device that was asked for, in the precision that was asked for. An error where it does not have that one:
-    /// whoever asks for bf16 wants its speed or its rounding, and a CPU offers neither.
+    /// Opens the device of `--device` in the precision of `--precision`. bf16 on a CPU is an error rather than f32 with a
+    /// warning: a script that asks for it compares either its speed or its rounding.
     pub fn open(&self) -> Result<Device, CliError> {
         let precision = match self.precision {
             PrecisionArg::F32 => CudaPrecision::F32,
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn the_host_computes_with_as_many_threads_as_were_asked_for() {
         let args = DeviceArgs { device: "cpu".to_owned(), threads: Some(3) };
-        // What a network on a GPU leaves to the host, and what one on the CPU does.
+        // The host's device beside a GPU, and the network's own where there is none.
         assert_eq!(args.cpu().unwrap().threads(), 3);
         assert_eq!(args.host(&args.choose().unwrap().device).unwrap().threads(), 3);
     }

@@ -1,4 +1,4 @@
-//! Everything that can end a command, and how it is told to the user.
+//! Every error that can end a command, with the message that the user reads.
 
 use std::error::Error;
 use std::io;
@@ -40,7 +40,7 @@ pub enum CliError {
     /// An evaluation.
     #[error(transparent)]
     Eval(#[from] eval::EvalError),
-    /// Work that the machine has no room for.
+    /// A training step needs more memory than the machine has.
     #[error(
         "this needs about {} of memory, and this machine has {}. Ways out: {}",
         bytes(*need), bytes(*total), crate::memory::SMALLER
@@ -59,7 +59,7 @@ pub enum CliError {
         /// What is missing.
         error: tensor::DeviceError,
     },
-    /// The same, where what is missing was just told.
+    /// As [`CliError::NoCuda`], after a command that has printed the reason itself.
     #[error("--device {given}: this machine cannot do that; see above")]
     NotHere {
         /// What was asked for.
@@ -80,23 +80,23 @@ pub enum CliError {
         /// What was asked for.
         given: String,
     },
-    /// Not one image of those looked at could be read.
+    /// Every image of the sample that sizes are measured on is unreadable.
     #[error("none of the {looked_at} images looked at in {source_name} can be read. The first:{}", list(first))]
     NothingReadable {
-        /// Images that were tried.
+        /// Size of the sample.
         looked_at: usize,
         /// The source's description.
         source_name: String,
         /// The first few.
         first: Vec<BadSample>,
     },
-    /// A run without weights.
+    /// A run that has no checkpoint yet.
     #[error("{}: the run has not saved a checkpoint yet; wait for its first one, or continue it with `dino-vmf pretrain`", path.display())]
     NoCheckpoint {
         /// The run folder.
         path: PathBuf,
     },
-    /// A checkpoint whose content is not what was written.
+    /// A damaged checkpoint.
     #[error("{}: {source}", path.display())]
     Checkpoint {
         /// The file.
@@ -107,7 +107,7 @@ pub enum CliError {
     /// The output file must not be written.
     #[error(transparent)]
     OutputFile(#[from] crate::output_file::OutputFileError),
-    /// A picture under a name of something else.
+    /// The picture's name does not end in .png.
     #[error("{}: the picture is a PNG file; give it a name that ends in .png", path.display())]
     NotPngName {
         /// The file to be written.
@@ -142,7 +142,7 @@ fn list(samples: &[BadSample]) -> String {
     samples.iter().map(|s| format!("\n  {}: {}", s.name, s.reason)).collect()
 }
 
-/// The message with its causes, as far as it does not say them itself.
+/// The message of an error, followed by those of its causes that it does not contain.
 pub fn message(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

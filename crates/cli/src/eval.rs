@@ -1,4 +1,4 @@
-//! `eval`: one function a protocol.
+//! `eval`: one function per protocol.
 
 use data::{OpenError, Split};
 use eval::{KnnOptions, KnnResult, is_labelled, knn};
@@ -23,7 +23,7 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
         Err(OpenError::NoTestSplit { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    // Before the features are computed: that takes the time.
+    // Checked before the features are computed, which is what takes the time.
     for (which, source) in [("training", Some(&train)), ("test", test.as_ref())] {
         if let Some(source) = source.filter(|source| !is_labelled(&***source)) {
             let images = source.len();

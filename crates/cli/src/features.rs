@@ -1,4 +1,4 @@
-//! `features`: the class-token features of an image source, into a file.
+//! `features`: writes the class-token features of an image source to a file.
 
 use std::ops::ControlFlow;
 
@@ -20,10 +20,10 @@ const NAMED: usize = 100;
 
 /// Computes and writes the features.
 pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
-    // Before anything is computed that could not be written.
+    // First, so that no hours of computing end in a file that cannot be written.
     FeatureFormat::of(&args.out)?;
     let mut inputs = vec![Input::file("--weights", &args.weights), Input::data(&args.data)];
-    // A checkpoint comes with the rest of its run.
+    // Whoever gives a checkpoint reads its run's config.toml as well, and would not want its siblings replaced.
     inputs.extend(weights::run_of_checkpoint(&args.weights).map(|run| Input::file("--weights", &run)));
     output_file::check(&args.out, args.force, &inputs)?;
     let device = args.inference.open()?;
@@ -44,8 +44,8 @@ pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
     ))
 }
 
-/// The features of all readable images, with a progress bar; the others are named. Threads that read: `workers`, or one
-/// for each core.
+/// Extracts features with a progress bar, and names the images that cannot be read. `workers` threads read; one per core
+/// where not given.
 pub fn extract(
     weights: &Weights,
     source: &dyn Source,

@@ -27,12 +27,12 @@ pub fn open(spec: &str, split: Split) -> Result<Arc<dyn Source>, OpenError> {
     Ok(source)
 }
 
-/// Opens the held-out images; the reason where there are none.
+/// Opens the held-out split; the error as text where the data has none.
 pub fn open_held_out(spec: &str) -> Result<Arc<dyn Source>, String> {
     open(spec, Split::Test).map_err(|error| error.to_string())
 }
 
-/// What a recipe is derived from. Sizes are medians over a sample that is always the same.
+/// The facts that a recipe is derived from. Sizes are medians over a fixed sample of the images.
 pub fn facts(source: &dyn Source, channels: usize) -> Result<Facts, CliError> {
     let mut reader = Reader::new(DecodeLimits::default(), channels);
     let mut image = Image::black(1, 1, channels);

@@ -76,7 +76,7 @@ fn judge(need: u64, memory: &HostMemory) -> Result<Option<String>, CliError> {
 
 /// What makes it smaller.
 pub const SMALLER: &str = "a smaller --batch-size or --arch, the batch in parts (--accumulate 4), or activations that are \
-                           made again (--checkpoint-activations, a quarter more time)";
+                           recomputed (--checkpoint-activations, a quarter more time)";
 
 #[cfg(test)]
 mod tests {

@@ -1,35 +1,35 @@
-//! Results on standard output, everything else on standard error. Neither may end the program with a panic: output is
-//! often piped into something that stops reading.
+//! Results go to standard output, messages to standard error. Neither panics when it cannot be written: output is often
+//! piped into a program that stops reading.
 
 use std::io::{self, ErrorKind, Write};
 
 use crate::error::CliError;
 
-/// Prints a result.
+/// Prints a result to standard output.
 pub fn result(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     let written = write!(out, "{text}{newline}").and_then(|()| out.flush());
     match written {
-        // The reader has seen enough.
+        // Not an error: `| head` has read enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => other.map_err(|source| CliError::Output { source }),
     }
 }
 
-/// Says something to the person at the terminal.
+/// Prints a message to standard error.
 pub fn note(text: &str) {
     // There is nobody to tell that standard error cannot be written.
     _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// A speed with as many digits as tell it: `0.87`, `4.2`, `3050`.
+/// Images per second with two significant digits or more: `0.87`, `4.2`, `3050`.
 pub fn speed(per_second: f64) -> String {
     let digits = [1.0, 10.0].iter().filter(|&&limit| per_second < limit).count();
     format!("{per_second:.digits$} img/s")
 }
 
-/// A word as a shell takes it.
+/// A word quoted for a POSIX shell, if it needs to be.
 pub fn shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

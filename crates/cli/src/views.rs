@@ -1,4 +1,4 @@
-//! `views`: a picture of what a network will see.
+//! `views`: draws the training views of some images as a contact sheet.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::output_file::{self, Input};
 
 /// Draws and writes the picture.
 pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
-    // Before anything is drawn that could not be written.
+    // First, so that nothing is drawn that cannot be written.
     if args.out.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("png")) {
         return Err(CliError::NotPngName { path: args.out.clone() });
     }
@@ -33,8 +33,8 @@ pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
     output::result(&format!("{}\n{}", args.out.display(), legend(&rows, &config, args)))
 }
 
-/// The first images of an epoch that can be read, each with the views that training makes of it. These come out of the
-/// loader itself, so that no setting of it can make a difference.
+/// The first readable images of an epoch, each with its views. They come from the loader itself, so that they are what
+/// training sees whatever the settings.
 fn rows(source: &Arc<dyn Source>, config: &LoaderConfig, epoch: u64, most: usize) -> Result<Vec<Row>, CliError> {
     let config = LoaderConfig { batch_size: 1, max_bad_share: 1.0, ..config.clone() };
     let mut loader = Loader::start(source.clone(), config.clone(), epoch, 0, epoch + 1)?;
@@ -51,7 +51,7 @@ fn rows(source: &Arc<dyn Source>, config: &LoaderConfig, epoch: u64, most: usize
         }
         let index = order[batch.position];
         if batch.samples != [u64::from(index)] {
-            // Another image stands in for an unreadable one. It has a row of its own.
+            // The loader substituted another image for an unreadable one; that image has a row of its own.
             continue;
         }
         if let Err(error) = reader.read(&**source, index as usize, &mut image) {

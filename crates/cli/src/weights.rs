@@ -1,4 +1,4 @@
-//! `W` of the command line: a run folder, a checkpoint or a safetensors file.
+//! Loads `W` of the command line: a run folder, a checkpoint or a safetensors file.
 
 use std::path::{Path, PathBuf};
 
@@ -25,13 +25,13 @@ pub struct Weights {
     pub path: PathBuf,
 }
 
-/// Loads `W`, and says on standard error what was found in it.
+/// Loads `W`, and reports on standard error which tensors matched.
 pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
     let weights = if path.is_dir() {
         let recipe = read_config(path)?;
         match newest_checkpoint(path) {
             Ok(checkpoint) => of_run(checkpoint.path(), Some(Branch::Teacher), &recipe, device)?,
-            // The backbone that a run writes at its end has no checksum, but serves for want of anything better.
+            // The last resort: the backbone that a run exports at its end carries no checksum.
             Err(error) => {
                 let file = path.join(backbone::FILE);
                 if !file.is_file() {
@@ -42,7 +42,7 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
             }
         }
     } else if let Some(run) = run_of_checkpoint(path) {
-        // Read whole for its checksum: a flipped bit would otherwise be a wrong feature that nobody notices.
+        // Verifies the checksum: a flipped bit would otherwise give wrong features without an error.
         Checkpoint::read(path).map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
         of_run(path, Some(Branch::Teacher), &read_config(&run)?, device)?
     } else {
@@ -63,7 +63,7 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
     Ok(weights)
 }
 
-/// A network in a file of a run whose recipe is known; the only one where no branch is named.
+/// Loads the backbone from a file of a run: of this branch, or the file's only one where no branch is named.
 fn of_run(file: &Path, branch: Option<Branch>, recipe: &Recipe, device: &Device) -> Result<Weights, CliError> {
     let config = vit_config(recipe)?;
     let options = LoadOptions { branch, image: Some(config.image), heads: Some(config.heads) };
@@ -71,7 +71,7 @@ fn of_run(file: &Path, branch: Option<Branch>, recipe: &Recipe, device: &Device)
     Ok(Weights { loaded, input: input_spec(recipe), path: file.to_owned() })
 }
 
-/// The newest usable checkpoint of a run; damaged ones that were passed over are named.
+/// The newest checkpoint of a run whose checksum is right; damaged newer ones are reported.
 pub fn newest_checkpoint(run: &Path) -> Result<Checkpoint, CliError> {
     let recovered = Checkpoints::of_run(run)?.latest_valid()?;
     for skipped in &recovered.skipped {

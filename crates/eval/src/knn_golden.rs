@@ -1,4 +1,4 @@
-//! The classifier against `tests/fixtures/knn.json`, made by `tools/oracle/knn_fixture.py`.
+//! Tests the classifier against NumPy and scikit-learn: `tests/fixtures/knn.json`, written by `tools/oracle/knn_fixture.py`.
 
 use serde_json::Value;
 use tensor::{CpuOptions, Device, Precision};

@@ -1,4 +1,4 @@
-//! What happens to an image before a network sees it.
+//! The resize and crop between an image file and a network's input.
 
 use data::Image;
 use data::augment::{Filter, resize};
@@ -6,7 +6,7 @@ use data::transform::EvalTransform;
 
 use crate::error::EvalError;
 
-/// From an image of any size to one of a fixed size.
+/// A transform from an image of any size to one of a fixed size.
 ///
 /// ```
 /// use data::transform::EvalTransform;
@@ -18,7 +18,7 @@ use crate::error::EvalError;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preparation {
-    /// Exactly this transform.
+    /// This transform as it is.
     Transform(EvalTransform),
     /// The centre, (height, width), of the image resized (bicubic) to cover 256/224 of that size: DINO's transform for
     /// networks of other sizes, without black borders also where height and width differ.
@@ -27,11 +27,11 @@ pub enum Preparation {
     Stretch((usize, usize)),
 }
 
-/// Pixels that a resized image may have. An image of 1 x 50,000 pixels would have billions.
+/// Limit on the pixels of the resized image: one of 1 x 50,000 pixels would grow to billions.
 const MAX_RESIZED: u128 = 1 << 26;
 
 impl Preparation {
-    /// (height, width) of what it makes.
+    /// Height and width of the result.
     pub fn size(&self) -> (usize, usize) {
         match *self {
             Preparation::Transform(transform) => transform.crop,
@@ -39,7 +39,7 @@ impl Preparation {
         }
     }
 
-    /// An error unless its sizes make sense.
+    /// Validates its sizes.
     pub(crate) fn check(&self) -> Result<(), EvalError> {
         const SIDES: std::ops::RangeInclusive<usize> = 1..=8192;
         let (height, width) = self.size();
@@ -53,7 +53,7 @@ impl Preparation {
         Ok(())
     }
 
-    /// Prepares an image; the reason where its shape is too extreme for it.
+    /// Transforms an image. An error, as text for people, where the image is too long and thin to be resized in memory.
     ///
     /// # Panics
     /// When one of its own sizes is zero.
@@ -76,7 +76,7 @@ fn apply(transform: &EvalTransform, image: &Image) -> Result<Image, String> {
     Ok(transform.apply(image))
 }
 
-/// The transform that lets this image cover the size with the margin of 256 to 224.
+/// The transform under which this image covers 256/224 of the size.
 fn covering((height, width): (usize, usize), image: &Image) -> EvalTransform {
     let short = image.height.min(image.width);
     let share = |wanted: usize, side: usize| wanted as f64 * short as f64 / side as f64;

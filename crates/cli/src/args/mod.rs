@@ -1,5 +1,5 @@
-//! The command line as types, one file a family of commands. Scripts rely on these names; `--help` is where most people
-//! meet the program.
+//! The command line as types, one file per family of commands. Scripts rely on these names, and `--help` is the first
+//! documentation that most people read.
 
 mod bench;
 mod network;

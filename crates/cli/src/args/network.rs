@@ -18,7 +18,7 @@ pub struct FeaturesArgs {
     /// File to write: .safetensors (features, labels, names) or .npy (features alone)
     #[arg(long, value_name = "F")]
     pub out: PathBuf,
-    /// Which part of data that is split
+    /// Which split of the data, where it has two
     #[arg(long, value_enum, default_value_t = SplitArg::Train)]
     pub split: SplitArg,
     /// Replace the file if it exists. Inputs of the command are never replaced
@@ -27,7 +27,7 @@ pub struct FeaturesArgs {
     /// What the network sees of an image.
     #[command(flatten)]
     pub input: InputArgs,
-    /// Where and how exactly to compute.
+    /// Device, threads and precision.
     #[command(flatten)]
     pub inference: InferenceArgs,
 }
@@ -53,7 +53,7 @@ pub struct InputArgs {
     /// Side of the network's input in pixels [default: what it was trained with]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub image_size: Option<u32>,
-    /// Images of a batch; changes the speed and the memory, not the features
+    /// Images per batch; changes speed and memory, not the features
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub batch_size: u32,
 }
@@ -72,16 +72,16 @@ pub struct InferenceArgs {
 /// A precision of inference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PrecisionArg {
-    /// Single precision: features that depend on the device no more than rounding does.
+    /// Single precision: the CPU's features up to rounding.
     F32,
     /// Activations in bfloat16, parameters in single precision.
     Bf16,
 }
 
-/// Which part of the data.
+/// A split of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SplitArg {
-    /// The training images; all, where the data is not split.
+    /// The training images, which are all images where the data has no splits.
     Train,
     /// The held-out images.
     Test,
@@ -115,7 +115,7 @@ pub struct KnnArgs {
     /// What the network sees of an image.
     #[command(flatten)]
     pub input: InputArgs,
-    /// Where and how exactly to compute.
+    /// Device, threads and precision.
     #[command(flatten)]
     pub inference: InferenceArgs,
     /// Print the result as one JSON object

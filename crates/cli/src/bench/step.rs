@@ -131,7 +131,7 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
         bench.patch_size,
         bench.batch_size,
         if bench.accumulate > 1 { format!(" in {} parts", bench.accumulate) } else { String::new() },
-        if bench.checkpoint_activations { ", activations made again" } else { "" },
+        if bench.checkpoint_activations { ", activations recomputed" } else { "" },
         bench.global_size,
         bench.local_crops,
         bench.local_size,
