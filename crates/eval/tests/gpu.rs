@@ -1,0 +1,48 @@
+//! Features of a GPU against those of the CPU: what `--precision f32` promises. Needs a GPU, see `tools/gpu-test`.
+
+use std::ops::ControlFlow;
+
+use eval::{Features, Network, Preparation, extract};
+use model::{Arch, Layout, Vit, VitConfig};
+use tensor::{CudaOptions, CudaPrecision, DType, Device};
+
+/// Features of the same images by the same network.
+fn features(device: &Device) -> Features {
+    let mut layout = Layout::default();
+    let vit = Vit::new(&mut layout, "", VitConfig::new(Arch::Tiny, 16, (96, 96), 3).unwrap());
+    let weights = layout.initial(device, 3);
+    let network = Network { vit: &vit, weights: &weights, device };
+    let source = data::open("synthetic:train=40,size=96", data::Split::Train, 0).unwrap();
+    let go_on = &mut |_| ControlFlow::Continue(());
+    extract(network, &*source, &Preparation::Cover((96, 96)), &Default::default(), go_on).unwrap().features
+}
+
+/// The largest distance of two features of an image, relative to their length.
+fn deviation(a: &Features, b: &Features) -> f64 {
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+    let of_row = |row: usize| {
+        let (a, b) = (a.row(row), b.row(row));
+        let difference = norm(&mut a.iter().zip(b).map(|(x, y)| f64::from(x - y)));
+        difference / norm(&mut b.iter().map(|&y| f64::from(y)))
+    };
+    assert_eq!(a.len(), b.len());
+    (0..a.len()).map(of_row).fold(0.0, f64::max)
+}
+
+#[test]
+fn gpu_features_in_f32_are_those_of_the_cpu_and_closer_than_in_bf16() {
+    if std::env::var_os("DINO_VMF_TEST_GPU").is_none() {
+        eprintln!("skipped: DINO_VMF_TEST_GPU is not set");
+        return;
+    }
+    let cpu = features(&Device::cpu(Default::default()).unwrap());
+    let gpu = |precision, dtype| {
+        let device = Device::cuda(CudaOptions { index: 0, precision }).unwrap();
+        assert_eq!(device.dtype(), dtype);
+        deviation(&features(&device), &cpu)
+    };
+    let (f32, bf16) = (gpu(CudaPrecision::F32, DType::F32), gpu(CudaPrecision::Bf16, DType::Bf16));
+    println!("largest relative deviation from the CPU: {f32:.1e} in f32, {bf16:.1e} in bf16");
+    assert!(f32 < 1e-5, "{f32}");
+    assert!(bf16 > f32 && bf16 < 0.05, "{bf16}");
+}
