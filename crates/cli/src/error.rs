@@ -21,10 +21,13 @@ pub enum CliError {
     Recipe(#[from] ssl::recipe::RecipeError),
     /// The run folder.
     #[error(transparent)]
-    Run(#[from] ssl::run::RunError),
+    Run(#[from] train::run::RunError),
     /// Training.
     #[error(transparent)]
-    Train(#[from] ssl::trainer::TrainError),
+    Train(#[from] train::TrainError),
+    /// Setting up a training.
+    #[error(transparent)]
+    Pretrain(#[from] ssl::pretraining::PretrainError),
     /// A training step outside a run.
     #[error(transparent)]
     Learn(#[from] ssl::learner::LearnError),
@@ -102,7 +105,7 @@ pub enum CliError {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: ssl::run::Damage,
+        source: train::run::Damage,
     },
     /// The output file must not be written.
     #[error(transparent)]

@@ -6,16 +6,14 @@ use std::path::Path;
 use model::VitConfig;
 use model::weights::{LoadOptions, WeightsError, WeightsFile};
 use serde_json::Value;
-use ssl::recipe::Recipe;
-use ssl::run::{Checkpoint, Checkpoints, Damage, read_config};
-use ssl::trainer::vit_config;
+use ssl::recipe::{self, Recipe};
+use ssl::setup::vit_config;
 use text::{bytes, count, thousands};
+use train::run::{Checkpoint, Damage, RunReader};
 
 use crate::args::InspectArgs;
 use crate::error::CliError;
-use crate::outcome::{RunResult, last_record};
 use crate::output;
-use crate::weights::require_run;
 
 /// Prints what is there.
 pub fn run(args: &InspectArgs) -> Result<(), CliError> {
@@ -25,8 +23,8 @@ pub fn run(args: &InspectArgs) -> Result<(), CliError> {
 }
 
 fn of_run(path: &Path) -> Result<String, CliError> {
-    require_run(path)?;
-    let recipe = read_config(path)?;
+    let run = RunReader::open(path)?;
+    let recipe = recipe::of_run(&run)?;
     let total = recipe.total_steps();
     let facts = recipe.facts();
     let mut text = format!("{}: a run of {}\n", path.display(), in_words(&recipe)?);
@@ -36,7 +34,7 @@ fn of_run(path: &Path) -> Result<String, CliError> {
 
     let mut checkpoints = Vec::new();
     let mut newest = None;
-    for (step, file) in Checkpoints::of_run(path)?.list()? {
+    for (step, file) in run.checkpoints().list()? {
         let size = std::fs::metadata(&file).map_or(0, |m| m.len());
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let state = match Checkpoint::read(&file) {
@@ -48,7 +46,7 @@ fn of_run(path: &Path) -> Result<String, CliError> {
         };
         checkpoints.push(format!("{name}  {}  {state}", bytes(size)));
     }
-    let result = RunResult::read(path, total);
+    let result = run.result(total);
     let is_damaged = newest.is_none() && !checkpoints.is_empty();
     let done = if result.is_some() { total } else { newest.unwrap_or(0) };
     let epochs = done as f64 / recipe.steps_per_epoch().max(1) as f64;
@@ -69,7 +67,7 @@ fn of_run(path: &Path) -> Result<String, CliError> {
         ),
     );
     for (title, key) in [("metrics", "loss"), ("", "knn_top1")] {
-        if let Some(record) = last_record(path, key) {
+        if let Some(record) = run.last_record(key)? {
             line(&mut text, title, &metrics(&record));
         }
     }

@@ -22,6 +22,7 @@ mod proc;
 mod progress;
 mod recipe;
 mod signals;
+mod terminal;
 mod views;
 mod weights;
 

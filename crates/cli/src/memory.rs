@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use ssl::learner::LearnerOptions;
-use ssl::memory::{ViewShape, estimate_on_cpu};
+use ssl::memory::{MemoryNeed, estimate_on_cpu};
 use tensor::Device;
 use text::bytes;
 
@@ -51,9 +50,9 @@ impl HostMemory {
 }
 
 /// Warns of work on the CPU that needs more memory than there is, and refuses what cannot fit. A GPU plans its own.
-pub fn check(device: &Device, options: &LearnerOptions, views: &[ViewShape], batch: usize) -> Result<(), CliError> {
+pub fn check(device: &Device, need: &MemoryNeed<'_>) -> Result<(), CliError> {
     let Some(memory) = HostMemory::read().filter(|_| !device.is_gpu()) else { return Ok(()) };
-    let need = estimate_on_cpu(options, views, batch)? as u64;
+    let need = estimate_on_cpu(device, need)? as u64;
     if let Some(warning) = judge(need, &memory)? {
         output::note(&warning);
     }

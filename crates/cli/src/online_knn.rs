@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use data::Source;
-use eval::{InputSpec, OnlineKnn, OnlineKnnOptions, ReadOptions, is_labelled};
+use eval::{InputSpec, Network, OnlineKnn, OnlineKnnOptions, ReadOptions, is_labelled};
 use model::{ConfigError, Layout, Vit};
+use ssl::learner::Learner;
+use ssl::pretraining::Pretraining;
 use ssl::recipe::Recipe;
-use ssl::trainer::vit_config;
+use ssl::setup::vit_config;
 use tensor::{Device, ParamSet};
+use train::{Evaluation, Evaluator};
 
 use crate::error::CliError;
 use crate::output;
@@ -53,6 +56,41 @@ pub fn of_recipe(
     Ok(Some(knn))
 }
 
+/// The evaluation of a run from epoch to epoch.
+pub struct Accompanying {
+    /// What evaluates; none without labels.
+    pub knn: Option<OnlineKnn>,
+    /// The last evaluation of this process: epoch and accuracy.
+    pub last: Option<(u64, f64)>,
+}
+
+impl Accompanying {
+    /// Nothing has been evaluated yet.
+    pub fn new(knn: Option<OnlineKnn>) -> Self {
+        Self { knn, last: None }
+    }
+}
+
+impl Evaluator<Pretraining> for Accompanying {
+    fn evaluate(&mut self, trained: &Pretraining, epoch: u64) -> Evaluation {
+        let Some(knn) = &self.knn else { return Evaluation::default() };
+        // Not ended by a signal: the log of a run that was stopped must be that of an unbroken one.
+        match knn.network_top1(teacher(trained.learner()), &|| false) {
+            Ok(top1) => {
+                self.last = Some((epoch, top1));
+                let numbers = vec![("knn_top1".to_owned(), top1)];
+                Evaluation { numbers, words: format!("kNN top-1 {top1:.1} %") }
+            }
+            Err(error) => Evaluation { numbers: Vec::new(), words: format!("no kNN: {error}") },
+        }
+    }
+}
+
+/// The network that a run is about.
+pub fn teacher(learner: &Learner) -> Network<'_> {
+    Network { vit: learner.vit(), weights: &learner.teacher, device: learner.device() }
+}
+
 /// The backbone that a run of this recipe begins with. A learner adds the backbone's parameters before the head's and
 /// draws each from its place alone, so the head need not be there.
 pub fn untrained(recipe: &Recipe, device: &Device) -> Result<(Vit, ParamSet), ConfigError> {
@@ -66,9 +104,8 @@ pub fn untrained(recipe: &Recipe, device: &Device) -> Result<(Vit, ParamSet), Co
 mod tests {
     use super::*;
     use crate::images;
-    use ssl::learner::Learner;
     use ssl::recipe::RawRecipe;
-    use ssl::trainer::learner_options;
+    use ssl::setup::learner_options;
     use tensor::ParamId;
 
     fn recipe(more: &str) -> (Arc<dyn Source>, Recipe) {
@@ -84,7 +121,9 @@ mod tests {
     fn the_untrained_network_is_the_one_that_a_run_begins_with() {
         let (_, recipe) = recipe("");
         let device = Device::cpu(Default::default()).unwrap();
-        let learner = Learner::new(&device, learner_options(&recipe).unwrap()).unwrap();
+        let method = ssl::method::of(&recipe);
+        let options = learner_options(&recipe).unwrap();
+        let learner = Learner::new(&device, &options, |l, v, d| method.build(l, v, d)).unwrap();
         let (_, weights) = untrained(&recipe, &device).unwrap();
         for i in 0..weights.len() {
             assert_eq!(weights[ParamId(i)].to_f32(), learner.student[ParamId(i)].to_f32(), "parameter {i}");

@@ -5,10 +5,13 @@ use std::process::ExitCode;
 
 use eval::{EvalError, Network, OnlineKnn, ReadOptions};
 use serde_json::json;
-use ssl::learner::Learner;
+use ssl::memory::MemoryNeed;
+use ssl::pretraining::{self, Pretraining};
 use ssl::recipe::Recipe;
-use ssl::run::RunFolder;
-use ssl::trainer::{Observer, Outcome, Progress, Trainer, learner_options, view_shapes};
+use ssl::setup::learner_options;
+use ssl::{method, view_plan::ViewShape};
+use train::run::{KnnTable, RESULT_FILE, RunFolder, RunReader, RunResult};
+use train::{Outcome, Trainer};
 
 use crate::args::PretrainArgs;
 use crate::backbone;
@@ -16,21 +19,28 @@ use crate::device::Chosen;
 use crate::error::CliError;
 use crate::images;
 use crate::memory;
-use crate::online_knn::{self, input_spec};
-use crate::outcome::{self, KnnTable, RunResult};
+use crate::online_knn::{self, Accompanying, input_spec, teacher};
+use crate::outcome;
 use crate::output;
-use crate::progress::{Console, Meter, Repeats};
+use crate::progress::Console;
 use crate::signals::Stop;
-
-/// Unreadable images that are named on the terminal.
-const NAMED: usize = 100;
+use crate::terminal::Terminal;
 
 /// Trains, or goes on with what an earlier start of the same command began.
 pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let device = args.device.choose()?;
     let (train, recipe) = args.recipe.open(args.device.thread_count())?;
+    let method = method::of(&recipe);
+    let read = ReadOptions { workers: workers(args), ..Default::default() };
+    let need = MemoryNeed {
+        options: &learner_options(&recipe)?,
+        method: &*method,
+        batch: recipe.batch_size(),
+        drop_path: recipe.drop_path(),
+        evaluated: None,
+    };
     // Before there is a folder that holds these settings.
-    memory::check(&device.device, &learner_options(&recipe)?, &view_shapes(&recipe), recipe.batch_size())?;
+    memory::check(&device.device, &need)?;
     let out = args.out.clone().unwrap_or_else(|| default_out(&args.recipe.data, &recipe));
     let folder = RunFolder::open(&out, &recipe)?;
 
@@ -40,21 +50,23 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     introduce(&device, &train.describe(), &recipe, &out);
-    let read = ReadOptions { workers: workers(args), ..Default::default() };
     let held_out = images::open_held_out(&args.recipe.data);
     let knn = online_knn::of_recipe(&recipe, train.clone(), held_out, read, args.device.host(&device.device)?)?;
+    let evaluated = knn.as_ref().map(|_| evaluated_at_once(&recipe, read));
 
     let console = Console::new(recipe.total_steps());
     let stop = Stop::listen(&console)?;
-    let mut face = Face::new(console.clone(), stop.clone(), knn, recipe.epochs());
-    let trained = Trainer::open(&device.device, recipe.clone(), folder, train, &mut face).and_then(|mut trainer| {
-        face.meter.begin(trainer.step(), recipe.total_steps(), &device.device.describe());
-        trainer.run(&mut face).map(|outcome| (trainer, outcome))
+    let (mut terminal, mut knn) = (Terminal::new(&console, recipe.epochs()), Accompanying::new(knn));
+    let opened = pretraining::open(&device.device, &recipe, &*method, folder, train, evaluated, &mut terminal);
+    let trained = opened.map_err(CliError::from).and_then(|mut trainer| {
+        terminal.begin(trainer.step(), recipe.total_steps(), &device.device.describe());
+        let outcome = trainer.run(&mut terminal, &mut knn, &|| stop.requested())?;
+        Ok((trainer, outcome))
     });
     console.close();
     let (trainer, outcome) = trained?;
-    if face.skipped > 0 {
-        output::note(&format!("skipped because unreadable: {}", text::count(face.skipped, "image")));
+    if terminal.skipped() > 0 {
+        output::note(&format!("skipped because unreadable: {}", text::count(terminal.skipped(), "image")));
     }
     let stopped = |step: u64| {
         output::note(&format!(
@@ -69,11 +81,17 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     if let Outcome::Stopped { step } = outcome {
         return stopped(step);
     }
-    match finish(&trainer, &recipe, &face) {
+    match finish(&trainer, &recipe, &knn, &|| stop.requested()) {
         Ok(result) => print(&result, args, &out, &recipe).map(|()| ExitCode::SUCCESS),
         Err(CliError::Eval(EvalError::Stopped)) => stopped(trainer.step()),
         Err(error) => Err(error),
     }
+}
+
+/// The images whose features the online evaluation computes at once.
+fn evaluated_at_once(recipe: &Recipe, read: ReadOptions) -> ViewShape {
+    let (height, width) = input_spec(recipe).size;
+    ViewShape { count: read.batch_size, height, width, channels: recipe.channels() }
 }
 
 fn workers(args: &PretrainArgs) -> usize {
@@ -119,33 +137,37 @@ fn finished(folder: &RunFolder, recipe: &Recipe) -> Result<Option<RunResult>, Cl
         return Ok(None);
     }
     let is_there = checkpoints.latest_valid()?.checkpoint.is_some_and(|checkpoint| checkpoint.step() == total);
-    let result = RunResult::read(folder.root(), total).filter(|_| folder.root().join(backbone::FILE).is_file());
+    let result = RunReader::open(folder.root())?.result(total).filter(|_| folder.root().join(backbone::FILE).is_file());
     Ok(result.filter(|_| is_there))
 }
 
 /// Hands the weights over and judges them.
-fn finish(trainer: &Trainer, recipe: &Recipe, face: &Face) -> Result<RunResult, CliError> {
-    let (learner, folder) = (trainer.learner(), trainer.folder());
+fn finish(
+    trainer: &Trainer<Pretraining>,
+    recipe: &Recipe,
+    knn: &Accompanying,
+    should_stop: &dyn Fn() -> bool,
+) -> Result<RunResult, CliError> {
+    let (learner, folder) = (trainer.trained().learner(), trainer.folder());
     let weights = backbone::to_safetensors(learner.layout(), &learner.teacher, &input_spec(recipe));
     learner.device().finish()?;
     folder.write(backbone::FILE, &weights)?;
-    let should_stop = || face.stop.requested();
-    let table = |knn: &OnlineKnn| -> Result<KnnTable, CliError> {
+    let table = |judge: &OnlineKnn| -> Result<KnnTable, CliError> {
         output::note("comparing with raw pixels and with the untrained network");
         let (vit, weights) = online_knn::untrained(recipe, learner.device())?;
         let untrained = Network { vit: &vit, weights: &weights, device: learner.device() };
         Ok(KnnTable {
-            k: knn.k() as u64,
-            judged: knn.describe(),
-            raw_pixels: knn.raw_pixels_top1(&should_stop)?,
-            untrained: knn.network_top1(untrained, &should_stop)?,
-            trained: match face.last_knn {
+            k: judge.k() as u64,
+            judged: judge.describe(),
+            raw_pixels: judge.raw_pixels_top1(should_stop)?,
+            untrained: judge.network_top1(untrained, should_stop)?,
+            trained: match knn.last {
                 Some((epoch, top1)) if epoch + 1 == recipe.epochs() as u64 => top1,
-                _ => knn.network_top1(teacher(learner), &should_stop)?,
+                _ => judge.network_top1(teacher(learner), should_stop)?,
             },
         })
     };
-    let knn = match face.knn.as_ref().map(table).transpose() {
+    let knn = match knn.knn.as_ref().map(table).transpose() {
         Ok(knn) => knn,
         Err(stopped @ CliError::Eval(EvalError::Stopped)) => return Err(stopped),
         // The training is done and its weights are written: that it cannot be judged is no reason to fail.
@@ -154,95 +176,22 @@ fn finish(trainer: &Trainer, recipe: &Recipe, face: &Face) -> Result<RunResult, 
             None
         }
     };
-    let loss = outcome::last_record(folder.root(), "loss").and_then(|record| record["loss"].as_f64());
+    let last = RunReader::open(folder.root())?.last_record("loss")?;
+    let loss = last.and_then(|record| record["loss"].as_f64());
     let verdict = trainer.verdict().map(str::to_owned);
     let result = RunResult { steps: trainer.step(), loss, verdict, knn };
-    folder.write(outcome::FILE, format!("{:#}\n", result.to_json()).as_bytes())?;
+    folder.write(RESULT_FILE, format!("{:#}\n", result.to_json()).as_bytes())?;
     Ok(result)
 }
 
 fn print(result: &RunResult, args: &PretrainArgs, out: &Path, recipe: &Recipe) -> Result<(), CliError> {
     if !args.json {
-        return output::result(&result.table(out, &args.recipe.data, recipe));
+        return output::result(&outcome::table(result, out, &args.recipe.data, recipe));
     }
     let mut object = result.to_json();
     object["run"] = json!(out.display().to_string());
     object["weights"] = json!(out.join(backbone::FILE).display().to_string());
     output::result(&object.to_string())
-}
-
-fn teacher(learner: &Learner) -> Network<'_> {
-    Network { vit: learner.vit(), weights: &learner.teacher, device: learner.device() }
-}
-
-/// What the trainer talks to.
-struct Face {
-    console: Console,
-    stop: Stop,
-    knn: Option<OnlineKnn>,
-    meter: Meter,
-    epochs: usize,
-    repeats: Repeats,
-    skipped: usize,
-    /// The last evaluation of this process: epoch and accuracy.
-    last_knn: Option<(u64, f64)>,
-}
-
-impl Face {
-    fn new(console: Console, stop: Stop, knn: Option<OnlineKnn>, epochs: usize) -> Self {
-        let meter = Meter::new(&console, "step");
-        Self { console, stop, knn, meter, epochs, repeats: Repeats::default(), skipped: 0, last_knn: None }
-    }
-}
-
-impl Observer for Face {
-    fn step(&mut self, progress: &Progress) {
-        let Progress { step, total_steps, epoch, loss, images_per_second, data_wait } = *progress;
-        let speed = output::speed(self.meter.smooth(images_per_second));
-        let about = format!(
-            "epoch {}/{}  loss {loss:.4}  {speed}  data wait {:.0} %",
-            epoch + 1,
-            self.epochs,
-            100.0 * data_wait
-        );
-        self.meter.show(step, total_steps, &about);
-    }
-
-    fn say(&mut self, text: &str) {
-        if self.repeats.is_news(text) {
-            self.console.say(text);
-        }
-    }
-
-    fn skipped(&mut self, bad: &data::BadSample) {
-        self.skipped += 1;
-        let text = format!("skipped {}: {}", bad.name, bad.reason);
-        match self.skipped {
-            n if n < NAMED => self.console.say(&text),
-            NAMED => self.console.say(&format!("{text}\nfurther unreadable images are counted, not named")),
-            _ => {}
-        }
-    }
-
-    fn evaluate(&mut self, learner: &Learner, epoch: u64) -> Vec<(String, f64)> {
-        let Some(knn) = &self.knn else { return Vec::new() };
-        // Not ended by a signal: the log of a run that was stopped must be that of an unbroken one.
-        match knn.network_top1(teacher(learner), &|| false) {
-            Ok(top1) => {
-                self.last_knn = Some((epoch, top1));
-                self.console.say(&format!("epoch {}/{}: kNN top-1 {top1:.1} %", epoch + 1, self.epochs));
-                vec![("knn_top1".to_owned(), top1)]
-            }
-            Err(error) => {
-                self.console.say(&format!("epoch {}/{}: no kNN: {error}", epoch + 1, self.epochs));
-                Vec::new()
-            }
-        }
-    }
-
-    fn should_stop(&self) -> bool {
-        self.stop.requested()
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use data::loader::epoch_order;
 use data::sheet::{self, Layout, Row};
 use data::{CropGroup, DecodeLimits, Image, Loader, LoaderConfig, Reader, Source};
 use random::{Key, Purpose};
-use ssl::trainer::loader_config;
+use ssl::setup::loader_config;
 
 use crate::args::ViewsArgs;
 use crate::error::CliError;

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use eval::InputSpec;
-use model::weights::{Branch, LoadOptions, LoadedVit, WeightsFile};
-use ssl::recipe::Recipe;
-use ssl::run::{Checkpoint, Checkpoints, RunError, is_run, read_config};
-use ssl::trainer::vit_config;
+use model::weights::{LoadOptions, LoadedVit, NetworkRole, WeightsFile};
+use ssl::recipe::{self, Recipe};
+use ssl::setup::vit_config;
 use tensor::Device;
+use train::run::{Checkpoint, RunReader};
 
 use crate::backbone;
 use crate::error::CliError;
@@ -28,9 +28,10 @@ pub struct Weights {
 /// Loads `W`, and reports on standard error which tensors matched.
 pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
     let weights = if path.is_dir() {
-        let recipe = read_config(path)?;
-        match newest_checkpoint(path) {
-            Ok(checkpoint) => of_run(checkpoint.path(), Some(Branch::Teacher), &recipe, device)?,
+        let run = RunReader::open(path)?;
+        let recipe = recipe::of_run(&run)?;
+        match newest_checkpoint(&run) {
+            Ok(checkpoint) => of_run(checkpoint.path(), Some(NetworkRole::Teacher), &recipe, device)?,
             // The last resort: the backbone that a run exports at its end carries no checksum.
             Err(error) => {
                 let file = path.join(backbone::FILE);
@@ -44,7 +45,7 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
     } else if let Some(run) = run_of_checkpoint(path) {
         // Verifies the checksum: a flipped bit would otherwise give wrong features without an error.
         Checkpoint::read(path).map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
-        of_run(path, Some(Branch::Teacher), &read_config(&run)?, device)?
+        of_run(path, Some(NetworkRole::Teacher), &recipe::of_run(&RunReader::open(&run)?)?, device)?
     } else {
         let mut file = WeightsFile::open(path)?;
         let said = InputSpec::from_metadata(file.metadata());
@@ -64,7 +65,7 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
 }
 
 /// Loads the backbone from a file of a run: of this branch, or the file's only one where no branch is named.
-fn of_run(file: &Path, branch: Option<Branch>, recipe: &Recipe, device: &Device) -> Result<Weights, CliError> {
+fn of_run(file: &Path, branch: Option<NetworkRole>, recipe: &Recipe, device: &Device) -> Result<Weights, CliError> {
     let config = vit_config(recipe)?;
     let options = LoadOptions { branch, image: Some(config.image), heads: Some(config.heads) };
     let loaded = WeightsFile::open(file)?.load_vit(&options, device)?;
@@ -72,24 +73,19 @@ fn of_run(file: &Path, branch: Option<Branch>, recipe: &Recipe, device: &Device)
 }
 
 /// The newest checkpoint of a run whose checksum is right; damaged newer ones are reported.
-pub fn newest_checkpoint(run: &Path) -> Result<Checkpoint, CliError> {
-    let recovered = Checkpoints::of_run(run)?.latest_valid()?;
+fn newest_checkpoint(run: &RunReader) -> Result<Checkpoint, CliError> {
+    let recovered = run.checkpoints().latest_valid()?;
     for skipped in &recovered.skipped {
         output::note(&format!("{skipped}: taking the checkpoint before it"));
     }
-    recovered.checkpoint.ok_or_else(|| CliError::NoCheckpoint { path: run.to_owned() })
+    recovered.checkpoint.ok_or_else(|| CliError::NoCheckpoint { path: run.root().to_owned() })
 }
 
 /// The folder of the run that a file is a checkpoint of; none for any other file.
 pub fn run_of_checkpoint(path: &Path) -> Option<PathBuf> {
     let absolute = std::path::absolute(path).ok()?;
     let run = absolute.parent()?.parent()?;
-    let checkpoints = Checkpoints::of_run(run).ok().and_then(|found| found.list().ok())?;
+    let checkpoints = RunReader::open(run).ok()?.checkpoints().list().ok()?;
     let is_one = checkpoints.iter().any(|(_, file)| *file == absolute);
     is_one.then(|| run.to_owned())
-}
-
-/// An error unless a folder holds a run.
-pub fn require_run(path: &Path) -> Result<(), CliError> {
-    if is_run(path) { Ok(()) } else { Err(RunError::NotARun { path: path.to_owned() }.into()) }
 }

@@ -37,7 +37,7 @@ fn the_views_on_the_sheet_are_those_that_pretrain_feeds() {
     let source = data::open(DATA, Split::Train, 0).unwrap();
     let facts = Facts { images: 24, height: 16, width: 16, labelled: true, fingerprint: source.fingerprint() };
     let recipe = RawRecipe::from_file(&trained.join("config.toml")).unwrap().resolve(&facts).unwrap();
-    let config = ssl::trainer::loader_config(&recipe);
+    let config = ssl::setup::loader_config(&recipe);
     assert_eq!((config.views.local_crops, config.views.local_size, config.seed), (3, (8, 8), 7));
     let layout = Layout::new(&[(16, 16); 5], &config.views);
     let batch_size = config.batch_size;

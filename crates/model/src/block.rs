@@ -1,14 +1,18 @@
 //! A pre-norm transformer block: x += attention(norm1 x), x += mlp(norm2 x).
 //!
-//! Two forms of the attention half. The full one serves every token. The last block of a network whose loss reads the
-//! class token alone needs keys and values of all tokens, but queries, projection and MLP of the class tokens only:
-//! the same numbers for a sixth of the work.
+//! A block ends in the LayerNorm of whoever reads its output: the next block's first one, or the network's last one. On a
+//! GPU the residual sum and that norm are one pass over the stream, so a block is handed the norm that follows it
+//! ([`NextNorm`]) and hands over an [`Entry`]: the stream, and the normalised rows that the reader needs of it.
+//!
+//! Two forms of the attention half. The full one serves every token. The last block of a network of which only the class
+//! token is read needs keys and values of all tokens, but queries, projection and MLP of the class tokens only: the same
+//! numbers for a sixth of the work.
 
 use tensor::ops::{self, Attended, GeluSaved};
 use tensor::{ParamSet, Rows, Tensor};
 
 use crate::drop_path::BlockChoice;
-use crate::layers::{Branch, LayerNorm, Linear, NormSaved};
+use crate::layers::{LayerNorm, Linear, NormSaved, ResidualBranch};
 use crate::layout::Layout;
 
 #[derive(Clone, Debug)]
@@ -23,18 +27,40 @@ pub(crate) struct Block {
     dim: usize,
 }
 
-/// What a block starts from: its input, and what its attention reads of it. The block before makes both in one pass.
+/// What the reader of a block's output starts from: the stream, and the rows of it that it reads, normalised.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    branch: Branch,
+    branch: ResidualBranch,
     norm: NormSaved,
+}
+
+impl Entry {
+    /// What the derivative of the norm needs.
+    pub fn into_norm(self) -> NormSaved {
+        self.norm
+    }
+}
+
+/// The LayerNorm that follows a block, and the rows that are read of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NextNorm<'a> {
+    pub norm: &'a LayerNorm,
+    pub branch: &'a ResidualBranch,
+}
+
+impl NextNorm<'_> {
+    /// The norm of a stream that no block hands over: the start of a network.
+    pub fn enter(&self, p: &ParamSet, x: Tensor) -> Entry {
+        let (normed, statistics) = self.norm.forward(p, &x, &self.branch.rows);
+        Entry { branch: self.branch.clone(), norm: NormSaved { x, normed, statistics } }
+    }
 }
 
 /// The branches of a block that are taken.
 #[derive(Clone, Debug)]
 pub(crate) struct Branches {
-    attention: Branch,
-    mlp: Branch,
+    attention: ResidualBranch,
+    mlp: ResidualBranch,
 }
 
 /// A block and the branches of it that are taken.
@@ -59,7 +85,7 @@ struct ClassRows {
     /// Those whose attention is taken, among the tokens that it reads.
     of_attention: Rows,
     /// The same among the class tokens.
-    branch: Branch,
+    branch: ResidualBranch,
 }
 
 impl<'a> BlockOfStep<'a> {
@@ -67,8 +93,8 @@ impl<'a> BlockOfStep<'a> {
         Self { block, branches: Branches { attention: attention_branch(choice, rows), mlp: mlp_branch(choice, rows) } }
     }
 
-    /// With the branches of the forward pass.
-    pub fn again(block: &'a Block, branches: Branches) -> Self {
+    /// With the branches of the forward pass, to compute it once more.
+    pub fn with_branches(block: &'a Block, branches: Branches) -> Self {
         Self { block, branches }
     }
 
@@ -76,26 +102,24 @@ impl<'a> BlockOfStep<'a> {
         [&self.branches.attention.rows, &self.branches.mlp.rows].into_iter()
     }
 
-    /// The start of a network.
-    pub fn enter(&self, p: &ParamSet, x: Tensor) -> Entry {
-        let branch = self.branches.attention.clone();
-        let (normed, statistics) = self.block.norm1.forward(p, &x, &branch.rows);
-        Entry { branch, norm: NormSaved { x, normed, statistics } }
+    /// The norm that this block begins with.
+    pub fn first_norm(&self) -> NextNorm<'_> {
+        NextNorm { norm: &self.block.norm1, branch: &self.branches.attention }
     }
 
-    /// All tokens, up to the entry of the next block.
-    pub fn forward(&self, p: &ParamSet, entry: Entry, next: &BlockOfStep<'_>) -> (Entry, BlockSaved) {
+    /// All tokens, up to the norm that follows.
+    pub fn forward(&self, p: &ParamSet, entry: Entry, next: NextNorm<'_>) -> (Entry, BlockSaved) {
         let (activated, mut saved) = self.up_to_activations(p, entry);
-        let (branch, mlp) = (next.branches.attention.clone(), &mut saved.mlp);
+        let mlp = &mut saved.mlp;
         let last = (&self.block.fc2, &activated);
-        let norm = next.block.norm1.after_branch(p, &mlp.norm.x, &mlp.branch, last, &branch.rows);
+        let norm = next.norm.after_branch(p, &mlp.norm.x, &mlp.branch, last, &next.branch.rows);
         mlp.hidden.keep(activated);
-        (Entry { branch, norm }, saved)
+        (Entry { branch: next.branch.clone(), norm }, saved)
     }
 
     /// What the forward pass kept, from the block's input.
     pub fn recompute(&self, p: &ParamSet, x: Tensor) -> BlockSaved {
-        let (activated, mut saved) = self.up_to_activations(p, self.enter(p, x));
+        let (activated, mut saved) = self.up_to_activations(p, self.first_norm().enter(p, x));
         saved.mlp.hidden.keep(activated);
         saved
     }
@@ -125,9 +149,9 @@ impl<'a> LastOfStep<'a> {
         Self { step: BlockOfStep { block, branches }, class }
     }
 
-    /// As a block that another one hands over to.
-    pub fn step(&self) -> &BlockOfStep<'a> {
-        &self.step
+    /// The norm that this block begins with.
+    pub fn first_norm(&self) -> NextNorm<'_> {
+        self.step.first_norm()
     }
 
     pub fn rows(&self) -> impl Iterator<Item = &Rows> {
@@ -148,25 +172,25 @@ impl<'a> LastOfStep<'a> {
         let middle = block.norm2.after_branch(p, &class_x, &class.branch, projected, &mlp_branch.rows);
         let attention = ClassAttentionSaved { branch, norm, class, class_normed, q, kv, attended };
         let (activated, mut hidden) = ops::linear_gelu(&middle.normed, &block.fc1.affine(p));
-        let Branch { rows, scale } = &mlp_branch;
+        let ResidualBranch { rows, scale } = &mlp_branch;
         let out = ops::linear_residual(&middle.x, rows, *scale, &activated, &block.fc2.affine(p));
         hidden.keep(activated);
         (out, ClassBlockSaved { attention, mlp: MlpSaved { branch: mlp_branch, norm: middle, hidden } })
     }
 }
 
-fn attention_branch(choice: Option<&BlockChoice>, rows: &Rows) -> Branch {
-    Branch::new(rows, choice.map(|c| (&c.attention[..], c.scale)))
+fn attention_branch(choice: Option<&BlockChoice>, rows: &Rows) -> ResidualBranch {
+    ResidualBranch::new(rows, choice.map(|c| (&c.attention[..], c.scale)))
 }
 
-fn mlp_branch(choice: Option<&BlockChoice>, rows: &Rows) -> Branch {
-    Branch::new(rows, choice.map(|c| (&c.mlp[..], c.scale)))
+fn mlp_branch(choice: Option<&BlockChoice>, rows: &Rows) -> ResidualBranch {
+    ResidualBranch::new(rows, choice.map(|c| (&c.mlp[..], c.scale)))
 }
 
 /// What the derivative of the MLP half needs.
 #[derive(Debug)]
 struct MlpSaved {
-    branch: Branch,
+    branch: ResidualBranch,
     norm: NormSaved,
     hidden: GeluSaved,
 }
@@ -174,7 +198,7 @@ struct MlpSaved {
 /// What the derivative of the attention half needs; of the weights of attention only their log-sums.
 #[derive(Debug)]
 struct AttentionSaved {
-    branch: Branch,
+    branch: ResidualBranch,
     norm: NormSaved,
     qkv: Tensor,
     attended: Attended,
@@ -183,7 +207,7 @@ struct AttentionSaved {
 /// The same for class tokens: their queries apart from the keys and values of all tokens.
 #[derive(Debug)]
 struct ClassAttentionSaved {
-    branch: Branch,
+    branch: ResidualBranch,
     norm: NormSaved,
     class: ClassRows,
     class_normed: Tensor,
@@ -200,7 +224,7 @@ pub(crate) struct BlockSaved {
 }
 
 impl BlockSaved {
-    /// The block's input alone, and what computing the rest again needs beside it.
+    /// The block's input alone, and what recomputing the rest needs beside it.
     pub fn into_input(self) -> (Tensor, Branches) {
         let branches = Branches { attention: self.attention.branch, mlp: self.mlp.branch };
         (self.attention.norm.x, branches)

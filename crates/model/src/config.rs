@@ -30,6 +30,11 @@ impl Arch {
         Self::NAMES[self as usize]
     }
 
+    /// Width of a token.
+    pub fn dim(self) -> usize {
+        self.dim_depth().0
+    }
+
     fn dim_depth(self) -> (usize, usize) {
         match self {
             Arch::Nano => (64, 4),
@@ -91,6 +96,14 @@ pub enum ConfigError {
     Zero {
         /// Which size.
         what: &'static str,
+    },
+    /// More layers read out than there are.
+    #[error("{asked} layers cannot be read out of a network of {depth} blocks")]
+    Layers {
+        /// Layers asked for.
+        asked: usize,
+        /// Blocks there are.
+        depth: usize,
     },
     /// Heads that do not divide the width.
     #[error("{heads} heads do not divide a width of {dim}")]

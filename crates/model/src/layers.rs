@@ -79,7 +79,7 @@ impl LayerNorm {
         &self,
         p: &ParamSet,
         stream: &Tensor,
-        branch: &Branch,
+        branch: &ResidualBranch,
         (layer, x): (&Linear, &Tensor),
         rows: &Rows,
     ) -> NormSaved {
@@ -124,12 +124,12 @@ impl LayerNorm {
 
 /// The rows that take a residual branch, and what the branch is multiplied by.
 #[derive(Clone, Debug)]
-pub(crate) struct Branch {
+pub(crate) struct ResidualBranch {
     pub rows: Rows,
     pub scale: f64,
 }
 
-impl Branch {
+impl ResidualBranch {
     pub fn new(rows: &Rows, choice: Option<(&[bool], f64)>) -> Self {
         match choice {
             Some((taken, scale)) => Self { rows: rows.keep(taken), scale },

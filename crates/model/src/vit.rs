@@ -1,15 +1,15 @@
-//! The vision transformer: pixels to class-token features, and back.
+//! The vision transformer: from pixels to the tokens that are read, and back.
 
 use tensor::ops::{self, Grid, Pixels, RowStatistics, TokenLayout};
 use tensor::{Device, ParamId, ParamSet, Rows, Tensor};
 
-use crate::block::{Block, BlockOfStep, BlockSaved, Branches, ClassBlockSaved, LastOfStep};
+use crate::block::{Block, BlockOfStep, BlockSaved, Branches, ClassBlockSaved, Entry, LastOfStep, NextNorm};
 use crate::config::{ConfigError, VitConfig};
-use crate::drop_path::DropPath;
-use crate::layers::{LayerNorm, Linear};
+use crate::io::{Readout, Tokens, VitInput};
+use crate::layers::{LayerNorm, Linear, NormSaved, ResidualBranch};
 use crate::layout::{Init, Layout};
 
-/// A vision transformer whose output is the class token after the final norm.
+/// A vision transformer. What goes in and what is read out are arguments, and what nobody reads is not computed.
 ///
 /// ```
 /// use model::{Arch, Layout, Vit, VitConfig};
@@ -35,7 +35,7 @@ pub struct Vit {
     keeps_inputs_only: bool,
 }
 
-/// What the derivative of a block needs: all of it, or the block's input, from which it is made again.
+/// What the derivative of a block needs: all of it, or the block's input, from which the rest is recomputed.
 #[derive(Debug)]
 enum Kept {
     All(Box<BlockSaved>),
@@ -48,10 +48,16 @@ pub struct VitSaved {
     tokens: TokenLayout,
     patches: Tensor,
     blocks: Vec<Kept>,
-    last: ClassBlockSaved,
-    class: Tensor,
-    class_rows: Rows,
-    statistics: RowStatistics,
+    end: EndSaved,
+}
+
+/// What the derivative of a network's end needs.
+#[derive(Debug)]
+enum EndSaved {
+    /// The last block for class tokens alone, and the norm of those.
+    Class { last: Box<ClassBlockSaved>, class: Tensor, rows: Rows, statistics: RowStatistics },
+    /// The norm of all tokens.
+    All { x: Tensor, rows: Rows, statistics: RowStatistics },
 }
 
 impl Vit {
@@ -78,8 +84,8 @@ impl Vit {
         Self { config, class_token, position, patch, blocks, norm, keeps_inputs_only: false }
     }
 
-    /// Keep of each block but the last its input only, and compute it again in the backward pass: a quarter more time
-    /// for a third of the memory. The same numbers.
+    /// Keep of each block only its input, and recompute the rest in the backward pass (activation checkpointing): a quarter
+    /// more time for a third of the memory, and the same numbers. The last block keeps all where only class tokens are read.
     pub fn keep_inputs_only(mut self, yes: bool) -> Self {
         self.keeps_inputs_only = yes;
         self
@@ -90,76 +96,139 @@ impl Vit {
         &self.config
     }
 
-    /// Class-token features [images, dim] of images, keeping nothing.
+    /// Class-token features [images, dim] of images, after the final norm, keeping nothing.
     pub fn features(&self, p: &ParamSet, device: &Device, images: &[Pixels<'_>]) -> Result<Tensor, ConfigError> {
         let (tokens, patches) = self.cut(device, images)?;
         let (mut x, rows) = self.embed(p, &tokens, &patches);
         drop(patches);
-        let (last, first) = self.blocks.split_last().ok_or(ConfigError::Zero { what: "the depth" })?;
+        let (last, first) = self.split_last()?;
         for block in first {
             x = block.infer(p, &x, &rows);
         }
         let class_rows = Rows::one_each(rows.segments());
-        let last = LastOfStep::new(last, None, &rows, &class_rows);
-        let entry = last.step().enter(p, x);
-        let (class, _) = last.forward(p, entry);
+        let class = self.class_of_last(p, last, x, &rows, &class_rows);
         Ok(self.norm.forward(p, &class, &class_rows).0)
     }
 
-    /// The same with what [`Vit::backward`] needs, and with residual branches skipped as drawn.
-    pub fn forward(
+    /// What `readout` asks for, keeping nothing: a matrix for each of the last layers, the last one last, with a row for
+    /// each token that is read.
+    pub fn read(
         &self,
         p: &ParamSet,
         device: &Device,
         images: &[Pixels<'_>],
-        drop_path: Option<&DropPath>,
-    ) -> Result<(Tensor, VitSaved), ConfigError> {
+        readout: &Readout,
+    ) -> Result<Vec<Tensor>, ConfigError> {
+        let depth = self.blocks.len();
+        if !(1..=depth).contains(&readout.layers) {
+            return Err(ConfigError::Layers { asked: readout.layers, depth });
+        }
         let (tokens, patches) = self.cut(device, images)?;
-        let (x, rows) = self.embed(p, &tokens, &patches);
+        let (mut x, rows) = self.embed(p, &tokens, &patches);
+        drop(patches);
         let class_rows = Rows::one_each(rows.segments());
-        let choice = |i| drop_path.map(|d| d.block(i));
-        let (last, first) = self.blocks.split_last().ok_or(ConfigError::Zero { what: "the depth" })?;
-        let last = LastOfStep::new(last, choice(first.len()), &rows, &class_rows);
-        let of_step = |(i, block)| BlockOfStep::new(block, choice(i), &rows);
-        let first: Vec<BlockOfStep<'_>> = first.iter().enumerate().map(of_step).collect();
-        device.prepare_rows(&first.iter().flat_map(BlockOfStep::rows).chain(last.rows()).collect::<Vec<_>>());
-
-        let mut entry = first.first().unwrap_or(last.step()).enter(p, x);
-        let mut blocks = Vec::with_capacity(first.len());
+        let (last, first) = self.split_last()?;
+        let normed = |x: Tensor, rows: &Rows| if readout.norm { self.norm.forward(p, &x, rows).0 } else { x };
+        let mut read = Vec::with_capacity(readout.layers);
         for (i, block) in first.iter().enumerate() {
-            let saved;
-            (entry, saved) = block.forward(p, entry, first.get(i + 1).unwrap_or(last.step()));
-            blocks.push(if self.keeps_inputs_only {
+            x = block.infer(p, &x, &rows);
+            if i + readout.layers >= depth {
+                read.push(match readout.tokens {
+                    Tokens::Class => normed(ops::gather(&x, &rows.first_of_each(), 1.0), &class_rows),
+                    Tokens::All => normed(x.duplicate(), &rows),
+                });
+            }
+        }
+        read.push(match readout.tokens {
+            Tokens::Class => normed(self.class_of_last(p, last, x, &rows, &class_rows), &class_rows),
+            Tokens::All => normed(last.infer(p, &x, &rows), &rows),
+        });
+        Ok(read)
+    }
+
+    /// The class tokens after the last block, of which nothing else is computed.
+    fn class_of_last(&self, p: &ParamSet, last: &Block, x: Tensor, rows: &Rows, class_rows: &Rows) -> Tensor {
+        let last = LastOfStep::new(last, None, rows, class_rows);
+        let entry = last.first_norm().enter(p, x);
+        last.forward(p, entry).0
+    }
+
+    /// The tokens that are read, after the final norm, with what [`Vit::backward`] needs: class tokens [images, dim], or
+    /// all tokens [tokens, dim], each image's class token before its patches.
+    pub fn forward(
+        &self,
+        p: &ParamSet,
+        device: &Device,
+        input: &VitInput<'_>,
+        read: Tokens,
+    ) -> Result<(Tensor, VitSaved), ConfigError> {
+        let (tokens, patches) = self.cut(device, input.images)?;
+        let (x, rows) = self.embed(p, &tokens, &patches);
+        let choice = |i| input.drop_path.map(|d| d.block(i));
+        let of_step = |(i, block)| BlockOfStep::new(block, choice(i), &rows);
+        let mut kept = Vec::with_capacity(self.blocks.len());
+        let mut keep = |saved: BlockSaved| {
+            kept.push(if self.keeps_inputs_only {
                 let (x, branches) = saved.into_input();
                 Kept::Input(x, branches)
             } else {
                 Kept::All(Box::new(saved))
             });
-        }
-        let (class, last) = last.forward(p, entry);
-        let (features, statistics) = self.norm.forward(p, &class, &class_rows);
-        Ok((features, VitSaved { tokens, patches, blocks, last, class, class_rows, statistics }))
+        };
+        let (features, end) = match read {
+            Tokens::Class => {
+                let class_rows = Rows::one_each(rows.segments());
+                let (last, first) = self.split_last()?;
+                let last = LastOfStep::new(last, choice(first.len()), &rows, &class_rows);
+                let first: Vec<BlockOfStep<'_>> = first.iter().enumerate().map(of_step).collect();
+                device.prepare_rows(&first.iter().flat_map(BlockOfStep::rows).chain(last.rows()).collect::<Vec<_>>());
+                let entry = through(p, x, &first, last.first_norm(), &mut keep);
+                let (class, last) = last.forward(p, entry);
+                let (features, statistics) = self.norm.forward(p, &class, &class_rows);
+                (features, EndSaved::Class { last: Box::new(last), class, rows: class_rows, statistics })
+            }
+            Tokens::All => {
+                let blocks: Vec<BlockOfStep<'_>> = self.blocks.iter().enumerate().map(of_step).collect();
+                device.prepare_rows(&blocks.iter().flat_map(BlockOfStep::rows).collect::<Vec<_>>());
+                let whole = ResidualBranch::new(&rows, None);
+                let end = NextNorm { norm: &self.norm, branch: &whole };
+                let NormSaved { x, normed, statistics } = through(p, x, &blocks, end, &mut keep).into_norm();
+                (normed, EndSaved::All { x, rows, statistics })
+            }
+        };
+        Ok((features, VitSaved { tokens, patches, blocks: kept, end }))
     }
 
-    /// Adds the gradients of all parameters, from that of the features. Nothing flows to the pixels.
+    /// Adds the gradients of all parameters, from that of the tokens that were read. Nothing flows to the pixels.
     pub fn backward(&self, p: &ParamSet, saved: VitSaved, d_features: &Tensor, grads: &mut ParamSet) {
-        let VitSaved { tokens, patches, blocks, last, class, class_rows, statistics } = saved;
-        let mut d_class = class.device().zeros(class.shape());
-        self.norm.backward(p, &class, &class_rows, &statistics, d_features, &mut d_class, grads);
-        let mut dx = match self.blocks.last() {
-            Some(block) => block.backward_class(p, last, d_class, grads),
-            None => return,
+        let VitSaved { tokens, patches, blocks, end } = saved;
+        let mut dx = match (end, self.blocks.last()) {
+            (EndSaved::Class { last, class, rows, statistics }, Some(block)) => {
+                let mut d_class = class.device().zeros(class.shape());
+                self.norm.backward(p, &class, &rows, &statistics, d_features, &mut d_class, grads);
+                block.backward_class(p, *last, d_class, grads)
+            }
+            (EndSaved::All { x, rows, statistics }, _) => {
+                let mut dx = x.device().zeros(x.shape());
+                self.norm.backward(p, &x, &rows, &statistics, d_features, &mut dx, grads);
+                dx
+            }
+            (EndSaved::Class { .. }, None) => return,
         };
         for (kept, block) in blocks.into_iter().zip(&self.blocks).rev() {
             let saved = match kept {
                 Kept::All(saved) => *saved,
-                Kept::Input(x, branches) => BlockOfStep::again(block, branches).recompute(p, x),
+                Kept::Input(x, branches) => BlockOfStep::with_branches(block, branches).recompute(p, x),
             };
             dx = block.backward(p, saved, dx, grads);
         }
         let (d_token, d_position) = grads.pair_mut(self.class_token, self.position);
         let d_patches = ops::assemble_tokens_backward(&tokens, &dx, d_token, d_position);
         self.patch.backward_weight(&patches, &d_patches, grads);
+    }
+
+    fn split_last(&self) -> Result<(&Block, &[Block]), ConfigError> {
+        self.blocks.split_last().ok_or(ConfigError::Zero { what: "the depth" })
     }
 
     /// How the images become tokens, and their pixels as rows of patches.
@@ -184,4 +253,21 @@ impl Vit {
         let x = ops::assemble_tokens(tokens, &embedded, &p[self.class_token], &p[self.position]);
         (x, tokens.rows())
     }
+}
+
+/// All tokens through some blocks, up to the norm that follows them.
+fn through(
+    p: &ParamSet,
+    x: Tensor,
+    blocks: &[BlockOfStep<'_>],
+    end: NextNorm<'_>,
+    keep: &mut dyn FnMut(BlockSaved),
+) -> Entry {
+    let mut entry = blocks.first().map_or(end, BlockOfStep::first_norm).enter(p, x);
+    for (i, block) in blocks.iter().enumerate() {
+        let saved;
+        (entry, saved) = block.forward(p, entry, blocks.get(i + 1).map_or(end, BlockOfStep::first_norm));
+        keep(saved);
+    }
+    entry
 }

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Crops, Network, mixed_drop_path, normal, random_weights, tiny_head};
-use model::DropPath;
+use model::{DropPath, Tokens, VitInput};
 use tensor::{ParamId, ParamSet};
 
 /// Allowed difference, relative to the largest element of a parameter's gradient.
@@ -17,30 +17,39 @@ struct Case {
     crops: Crops,
     drop_path: Option<DropPath>,
     projection: Vec<f64>,
+    /// Which tokens go through the head.
+    read: Tokens,
 }
 
 impl Case {
     fn new(layers: usize, batch_norm: bool, drop_path: Option<DropPath>) -> Self {
         let network = Network::new(tiny_head(layers, batch_norm));
-        let projection = normal(77, Crops::COUNT * network.head.config().prototypes);
-        Self { network, crops: Crops::new(5), drop_path, projection }
+        let projection = normal(77, Crops::COUNT * network.head.prototypes.count());
+        Self { network, crops: Crops::new(5), drop_path, projection, read: Tokens::Class }
+    }
+
+    /// The same with all tokens read.
+    fn of_all_tokens(self) -> Self {
+        let projection = normal(78, Crops::TOKENS * self.network.head.prototypes.count());
+        Self { projection, read: Tokens::All, ..self }
     }
 
     fn loss(&self, p: &ParamSet) -> f64 {
         let Network { vit, head, device, .. } = &self.network;
-        let (features, _) = vit.forward(p, device, &self.crops.pixels(), self.drop_path.as_ref()).unwrap();
-        let logits = head.logits(p, &head.embed(p, features));
+        let input = VitInput { images: &self.crops.pixels(), drop_path: self.drop_path.as_ref() };
+        let (features, _) = vit.forward(p, device, &input, self.read).unwrap();
+        let (_, logits) = head.forward(p, features);
         logits.raw.to_f64().iter().zip(&self.projection).map(|(a, b)| a * b).sum()
     }
 
     /// Adds the gradient of the loss to `grads`.
     fn backward(&self, p: &ParamSet, grads: &mut ParamSet) {
         let Network { vit, head, device, .. } = &self.network;
-        let (features, saved) = vit.forward(p, device, &self.crops.pixels(), self.drop_path.as_ref()).unwrap();
-        let embedded = head.embed(p, features);
-        let mut logits = head.logits(p, &embedded);
+        let input = VitInput { images: &self.crops.pixels(), drop_path: self.drop_path.as_ref() };
+        let (features, saved) = vit.forward(p, device, &input, self.read).unwrap();
+        let (projected, mut logits) = head.forward(p, features);
         logits.raw.copy_from_f64(&self.projection);
-        let d_features = head.backward(p, embedded, logits, grads);
+        let d_features = head.backward(p, projected, logits, grads);
         vit.backward(p, saved, &d_features, grads);
     }
 
@@ -88,6 +97,11 @@ fn all_parameters_with_drop_path_and_two_crop_sizes() {
 }
 
 #[test]
+fn all_parameters_where_all_tokens_are_read() {
+    Case::new(3, false, Some(mixed_drop_path(0.7).0)).of_all_tokens().check("");
+}
+
+#[test]
 fn all_parameters_of_a_head_with_batch_norm_and_the_block_below_it() {
     let case = Case::new(3, true, None);
     case.check("head.");
@@ -132,13 +146,18 @@ fn a_gradient_wrong_in_one_element_is_noticed() {
 
 #[test]
 fn a_network_that_keeps_inputs_only_gives_the_same_bits() {
-    let gradient = |only| {
+    let gradient = |only, read: Tokens| {
         let mut case = Case::new(3, false, Some(mixed_drop_path(0.7).0));
+        if read == Tokens::All {
+            case = case.of_all_tokens();
+        }
         case.network.vit = case.network.vit.keep_inputs_only(only);
         let p = random_weights(&case.network.layout, &case.network.device, 1);
         let mut grads = p.zeros_like();
         case.backward(&p, &mut grads);
         grads.iter().flat_map(|t| t.to_f64()).map(f64::to_bits).collect::<Vec<u64>>()
     };
-    assert_eq!(gradient(true), gradient(false));
+    for read in [Tokens::Class, Tokens::All] {
+        assert_eq!(gradient(true, read), gradient(false, read));
+    }
 }

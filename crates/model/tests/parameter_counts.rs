@@ -1,6 +1,6 @@
 //! How many values the networks have, from their layouts alone.
 
-use model::{Arch, DinoHead, HeadConfig, Layout, Vit, VitConfig};
+use model::{Arch, Head, HeadConfig, Layout, Vit, VitConfig};
 
 fn backbone(arch: Arch, patch: usize) -> Layout {
     let mut layout = Layout::default();
@@ -10,11 +10,8 @@ fn backbone(arch: Arch, patch: usize) -> Layout {
 
 fn head(inputs: usize, prototypes: usize, batch_norm: bool) -> Layout {
     let mut layout = Layout::default();
-    DinoHead::new(
-        &mut layout,
-        "",
-        HeadConfig { inputs, hidden: 2048, bottleneck: 256, prototypes, layers: 3, batch_norm },
-    );
+    let config = HeadConfig { inputs, hidden: 2048, bottleneck: 256, prototypes, layers: 3, batch_norm };
+    Head::new(&mut layout, "", &config);
     layout
 }
 

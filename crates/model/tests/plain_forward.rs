@@ -9,7 +9,7 @@ use common::{
     Crops, Network, TINY, block_rate, drop_path_keys, mixed_drop_path, normal, random_weights, taken_branches,
     tiny_head,
 };
-use model::{DropPath, Layout, Vit, VitConfig};
+use model::{ConfigError, DropPath, Layout, Readout, Tokens, Vit, VitConfig, VitInput};
 use tensor::ops::{PixelData, Pixels};
 use tensor::{ParamSet, Precision};
 
@@ -124,21 +124,30 @@ impl Plain<'_> {
         rows
     }
 
+    /// The class token after the last block and the norm.
     fn feature(&self, image: &[f64], height: usize, width: usize, factors: &Factors) -> Vec<f64> {
+        let layers = self.layers(image, height, width, factors);
+        self.layer_norm("backbone.norm", layers.last().expect("a block"))[0].clone()
+    }
+
+    /// All tokens after each block.
+    fn layers(&self, image: &[f64], height: usize, width: usize, factors: &Factors) -> Vec<Matrix> {
         let patch = self.config.patch;
         let mut x = vec![self.get("backbone.cls_token")];
         x.extend(self.linear("backbone.patch_embed.proj", &self.patches(image, height, width)));
         for (row, position) in x.iter_mut().zip(self.positions((height / patch, width / patch))) {
             add_scaled(row, &position, 1.0);
         }
+        let mut layers = Vec::new();
         for (i, &(attention, mlp)) in factors.iter().enumerate() {
             let name = format!("backbone.blocks.{i}");
             let branch = self.attention(&format!("{name}.attn"), &self.layer_norm(&format!("{name}.norm1"), &x));
             x.iter_mut().zip(&branch).for_each(|(x, b)| add_scaled(x, b, attention));
             let branch = self.mlp(&format!("{name}.mlp"), &self.layer_norm(&format!("{name}.norm2"), &x));
             x.iter_mut().zip(&branch).for_each(|(x, b)| add_scaled(x, b, mlp));
+            layers.push(x.clone());
         }
-        self.layer_norm("backbone.norm", &x)[0].clone()
+        layers
     }
 
     /// Logits of a head with batch norm.
@@ -239,8 +248,53 @@ fn features_of_packed_crops_are_those_of_plain_loops() {
     let want = plain_features(&plain, &crops.pixels(), all_branches);
     let features = network.vit.features(&weights, &network.device, &crops.pixels()).unwrap();
     assert_close(&features.to_f64(), &want);
-    let (features, _) = network.vit.forward(&weights, &network.device, &crops.pixels(), None).unwrap();
+    let (features, _) =
+        network.vit.forward(&weights, &network.device, &VitInput::images(&crops.pixels()), Tokens::Class).unwrap();
     assert_close(&features.to_f64(), &want);
+}
+
+/// The rows that a readout of the last layers gives, layer by layer.
+fn plain_readout(plain: &Plain<'_>, groups: &[Pixels<'_>], readout: &Readout) -> Vec<Matrix> {
+    let mut read = vec![Vec::new(); readout.layers];
+    for group in groups {
+        let PixelData::Values(values) = group.data else { panic!("these tests use values") };
+        for image in values.chunks(group.channels * group.height * group.width) {
+            let layers = plain.layers(image, group.height, group.width, &all_branches(0));
+            for (rows, x) in read.iter_mut().zip(&layers[TINY.depth - readout.layers..]) {
+                let x = if readout.norm { plain.layer_norm("backbone.norm", x) } else { x.clone() };
+                let tokens = if readout.tokens == Tokens::Class { 1 } else { x.len() };
+                rows.extend_from_slice(&x[..tokens]);
+            }
+        }
+    }
+    read
+}
+
+#[test]
+fn every_readout_of_the_last_layers_is_that_of_plain_loops() {
+    let network = Network::new(tiny_head(3, false));
+    let weights = random_weights(&network.layout, &network.device, 2);
+    let plain = Plain { layout: &network.layout, weights: &weights, config: TINY };
+    let crops = Crops::new(8);
+    for tokens in [Tokens::Class, Tokens::All] {
+        for layers in 1..=TINY.depth {
+            for norm in [false, true] {
+                let readout = Readout { tokens, layers, norm };
+                let read = network.vit.read(&weights, &network.device, &crops.pixels(), &readout).unwrap();
+                assert_eq!(read.len(), layers);
+                for (got, want) in read.iter().zip(plain_readout(&plain, &crops.pixels(), &readout)) {
+                    assert_close(&got.to_f64(), &want);
+                }
+            }
+        }
+        let input = crops.pixels();
+        let (features, _) = network.vit.forward(&weights, &network.device, &VitInput::images(&input), tokens).unwrap();
+        let readout = Readout { tokens, ..Readout::default() };
+        assert_close(&features.to_f64(), &plain_readout(&plain, &input, &readout)[0]);
+    }
+    let too_many = Readout { layers: TINY.depth + 1, ..Readout::default() };
+    let error = network.vit.read(&weights, &network.device, &crops.pixels(), &too_many).unwrap_err();
+    assert_eq!(error, ConfigError::Layers { asked: 4, depth: 3 });
 }
 
 #[test]
@@ -257,7 +311,8 @@ fn skipped_branches_are_left_out_and_the_others_scaled() {
         (0..TINY.depth).map(|i| (factor(i, taken[i][image].0), factor(i, taken[i][image].1))).collect()
     };
     let want = plain_features(&plain, &crops.pixels(), factors);
-    let (features, _) = network.vit.forward(&weights, &network.device, &crops.pixels(), Some(&drop_path)).unwrap();
+    let input = VitInput { images: &crops.pixels(), drop_path: Some(&drop_path) };
+    let (features, _) = network.vit.forward(&weights, &network.device, &input, Tokens::Class).unwrap();
     assert_close(&features.to_f64(), &want);
 }
 
@@ -276,7 +331,8 @@ fn a_batch_in_which_every_image_skips_a_block_passes_through_it_forward_and_back
         (0..TINY.depth).map(|i| (factor(i, taken[i][image].0), factor(i, taken[i][image].1))).collect()
     };
     let want = plain_features(&plain, &crops.pixels(), factors);
-    let (features, saved) = network.vit.forward(&weights, &network.device, &crops.pixels(), Some(&drop_path)).unwrap();
+    let input = VitInput { images: &crops.pixels(), drop_path: Some(&drop_path) };
+    let (features, saved) = network.vit.forward(&weights, &network.device, &input, Tokens::Class).unwrap();
     assert_close(&features.to_f64(), &want);
 
     let mut grads = weights.zeros_like();
@@ -348,6 +404,6 @@ fn a_head_with_batch_norm_is_that_of_plain_loops() {
     let features = normal(13, Crops::COUNT * TINY.dim);
     let rows: Matrix = features.chunks(TINY.dim).map(<[f64]>::to_vec).collect();
     let x = network.device.from_f64(&[Crops::COUNT, TINY.dim], &features);
-    let logits = network.head.logits(&weights, &network.head.embed(&weights, x));
+    let (_, logits) = network.head.forward(&weights, x);
     assert_close(&logits.raw.to_f64(), &plain.normed_head(&rows));
 }

@@ -8,7 +8,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::device;
-use model::{Arch, Layout, Vit, VitConfig};
+use model::{Arch, Layout, Tokens, Vit, VitConfig, VitInput};
 use serde_json::Value;
 use tensor::ops::{PixelData, Pixels};
 use tensor::{Device, ParamId, ParamSet, Precision};
@@ -84,7 +84,7 @@ fn run(case: &Value, vit: &Vit, layout: &Layout, weights: &ParamSet, device: &De
     let stream = INPUT_STREAM + size("number") as u64;
     let values: Vec<f64> = hashes(stream, BATCH * 3 * height * width).map(|u| 2.0 * u).collect();
     let images = [Pixels { count: BATCH, height, width, channels: 3, data: PixelData::Values(&values) }];
-    let (features, saved) = vit.forward(weights, device, &images, None).unwrap();
+    let (features, saved) = vit.forward(weights, device, &VitInput::images(&images), Tokens::Class).unwrap();
     let d_features: Vec<f64> = hashes(LOSS_STREAM, BATCH * dim).collect();
 
     let mut errors = Errors::default();

@@ -7,8 +7,6 @@ use std::collections::{HashMap, VecDeque};
 
 use tensor::Tensor;
 
-use crate::learner::StepReport;
-
 /// Teacher assignments that usage is counted over.
 const WINDOW: usize = 4096;
 /// Assignments below which usage says nothing.
@@ -37,10 +35,6 @@ pub struct Vitals {
     pub usage_perplexity: f64,
     /// Smallest, median and largest concentration |g| / tau_s of the student's prototypes.
     pub kappa: [f64; 3],
-    /// Effective rank of the teacher's features of the last batch; none where it was not asked for.
-    pub feature_rank: Option<f64>,
-    /// Norm of the gradient.
-    pub gradient_norm: f64,
     /// First choices counted.
     pub observed: usize,
 }
@@ -54,27 +48,19 @@ pub enum Verdict {
     Uniform,
     /// Every view chooses the same prototype.
     OnePrototype,
-    /// Features of different images are the same up to scale.
-    SameFeatures,
 }
 
 impl Health {
-    /// Takes a step into account.
-    pub fn observe(&mut self, report: &StepReport) {
-        self.assignments.extend(report.loss.assignments.iter().map(|&k| k as u32));
+    /// Takes the first choices of a step into account.
+    pub fn observe(&mut self, assignments: &[usize]) {
+        self.assignments.extend(assignments.iter().map(|&k| k as u32));
         while self.assignments.len() > WINDOW {
             self.assignments.pop_front();
         }
     }
 
-    /// The state of the run after a step. `features` are the teacher's, of the last batch, where the rank is wanted.
-    pub fn vitals(
-        &self,
-        report: &StepReport,
-        magnitude: &Tensor,
-        student_temperature: f64,
-        features: Option<&Tensor>,
-    ) -> Vitals {
+    /// The state of the run after a step with this loss and mean entropy of the teacher; `magnitude` is the student's g.
+    pub fn vitals(&self, loss: f64, teacher_entropy: f64, magnitude: &Tensor, student_temperature: f64) -> Vitals {
         let mut counts: HashMap<u32, usize> = HashMap::new();
         self.assignments.iter().for_each(|&k| *counts.entry(k).or_default() += 1);
         let total = self.assignments.len().max(1) as f64;
@@ -84,7 +70,6 @@ impl Health {
         let entropy: f64 = shares.iter().map(|&c| -(c as f64 / total) * (c as f64 / total).ln()).sum();
         let mut kappa: Vec<f64> = magnitude.to_f64().iter().map(|g| g.abs() / student_temperature).collect();
         kappa.sort_by(f64::total_cmp);
-        let (loss, teacher_entropy) = (report.loss.loss, report.loss.teacher_entropy);
         Vitals {
             loss,
             teacher_entropy,
@@ -92,8 +77,6 @@ impl Health {
             prototypes_in_use: counts.len(),
             usage_perplexity: entropy.exp(),
             kappa: [0, kappa.len() / 2, kappa.len() - 1].map(|i| kappa[i]),
-            feature_rank: features.map(effective_rank),
-            gradient_norm: report.gradient.norm,
             observed: self.assignments.len(),
         }
     }
@@ -118,8 +101,6 @@ impl Vitals {
             Verdict::Uniform
         } else if self.observed >= ENOUGH && self.usage_perplexity < 1.05 {
             Verdict::OnePrototype
-        } else if self.feature_rank.is_some_and(|r| r < 1.05) {
-            Verdict::SameFeatures
         } else {
             Verdict::Healthy
         }
@@ -140,17 +121,22 @@ impl Vitals {
                  a higher teacher_temp or a lower lr usually helps",
                 self.prototypes_in_use, self.observed
             )),
-            Verdict::SameFeatures => Some(format!(
-                "the features of different images are the same up to scale: their effective rank is {:.2}. A lower lr or \
-                 a longer warm-up usually helps",
-                self.feature_rank.unwrap_or(1.0)
-            )),
         }
     }
 }
 
+/// What is wrong with features of this effective rank, in words; none where all is well.
+pub fn verdict_on_rank(rank: f64) -> Option<String> {
+    (rank < 1.05).then(|| {
+        format!(
+            "the features of different images are the same up to scale: their effective rank is {rank:.2}. A lower lr or \
+             a longer warm-up usually helps"
+        )
+    })
+}
+
 /// exp of the entropy of the singular values' shares (RankMe), of at most the first 64 rows.
-fn effective_rank(features: &Tensor) -> f64 {
+pub fn effective_rank(features: &Tensor) -> f64 {
     let (columns, rows) = (features.columns(), features.rows().min(RANK_ROWS));
     let x = features.to_f64();
     let row = |i: usize| &x[i * columns..(i + 1) * columns];
@@ -197,49 +183,47 @@ fn eigenvalues(a: &mut [Vec<f64>]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loss::LossReport;
-    use crate::optimizer::GradientReport;
+    use tensor::Device;
 
-    fn report(loss: f64, entropy: f64, assignments: Vec<usize>) -> StepReport {
-        let loss = LossReport { loss, teacher_entropy: entropy, assignments };
-        StepReport { loss, gradient: GradientReport::default() }
+    fn vitals(loss: f64, entropy: f64, assignments: &[usize]) -> Vitals {
+        let device = Device::cpu(Default::default()).unwrap();
+        let mut health = Health::default();
+        health.observe(assignments);
+        health.vitals(loss, entropy, &device.from_f64(&[3, 1], &[1.0, -4.0, 2.0]), 0.1)
     }
 
-    fn vitals(report: &StepReport, features: Option<&[f64]>) -> Vitals {
-        let device = tensor::Device::cpu(Default::default()).unwrap();
-        let mut health = Health::default();
-        health.observe(report);
-        let features = features.map(|f| device.from_f64(&[4, f.len() / 4], f));
-        health.vitals(report, &device.from_f64(&[3, 1], &[1.0, -4.0, 2.0]), 0.1, features.as_ref())
+    fn many() -> Vec<usize> {
+        (0..128).collect()
     }
 
     #[test]
     fn a_loss_of_ln_k_with_an_even_teacher_is_called_uniform() {
         let ln_k = 4096f64.ln();
-        let v = vitals(&report(ln_k, ln_k, (0..128).collect()), None);
+        let v = vitals(ln_k, ln_k, &many());
         assert_eq!(v.verdict(4096), Verdict::Uniform);
         assert!(v.in_words(4096).unwrap().contains("ln 4096 = 8.3178"));
-        assert_eq!(vitals(&report(ln_k, 0.5 * ln_k, (0..128).collect()), None).verdict(4096), Verdict::Healthy);
-        assert_eq!(vitals(&report(1.1 * ln_k, ln_k, (0..128).collect()), None).verdict(4096), Verdict::Healthy);
+        assert_eq!(vitals(ln_k, 0.5 * ln_k, &many()).verdict(4096), Verdict::Healthy);
+        assert_eq!(vitals(1.1 * ln_k, ln_k, &many()).verdict(4096), Verdict::Healthy);
+        assert_eq!(v.kappa, [10.0, 20.0, 40.0]);
     }
 
     #[test]
     fn one_first_choice_for_all_views_is_called_collapse() {
-        let v = vitals(&report(0.1, 0.1, vec![7; 128]), None);
+        let v = vitals(0.1, 0.1, &[7; 128]);
         assert_eq!((v.verdict(4096), v.prototypes_in_use), (Verdict::OnePrototype, 1));
-        let few = vitals(&report(0.1, 0.1, vec![7; 8]), None);
-        assert_eq!(few.verdict(4096), Verdict::Healthy, "eight views are not enough to say so");
+        assert_eq!(vitals(0.1, 0.1, &[7; 8]).verdict(4096), Verdict::Healthy, "eight views are not enough to say so");
     }
 
     #[test]
     fn the_rank_of_features_is_that_of_their_directions() {
-        let same = vitals(&report(3.0, 1.0, (0..128).collect()), Some(&[1.0, 2.0, 2.0, 4.0, 3.0, 6.0, 0.5, 1.0]));
-        assert!((same.feature_rank.unwrap() - 1.0).abs() < 1e-6);
-        assert_eq!(same.verdict(4096), Verdict::SameFeatures);
+        let device = Device::cpu(Default::default()).unwrap();
+        let rank = |values: &[f64]| effective_rank(&device.from_f64(&[4, values.len() / 4], values));
+        let same = rank(&[1.0, 2.0, 2.0, 4.0, 3.0, 6.0, 0.5, 1.0]);
+        assert!((same - 1.0).abs() < 1e-6);
+        assert!(verdict_on_rank(same).unwrap().contains("effective rank is 1.00"));
         let mut identity = vec![0.0; 16];
         (0..4).for_each(|i| identity[i * 5] = 2.0);
-        let even = vitals(&report(3.0, 1.0, (0..128).collect()), Some(&identity));
-        assert!((even.feature_rank.unwrap() - 4.0).abs() < 1e-9);
-        assert_eq!(even.kappa, [10.0, 20.0, 40.0]);
+        assert!((rank(&identity) - 4.0).abs() < 1e-9);
+        assert_eq!(verdict_on_rank(4.0), None);
     }
 }

@@ -1,52 +1,51 @@
-//! One student, one teacher, and the step that trains them.
+//! One student, one teacher, and the step that trains them. Knows no method.
 
-use model::{ConfigError, DinoHead, DropPath, HeadConfig, Layout, Vit, VitConfig};
+use model::{ConfigError, DropPath, Layout, Vit, VitConfig};
 use tensor::ops::Pixels;
-use tensor::{Device, ParamSet};
+use tensor::{Device, ParamId, ParamSet, Tensor};
+use train::optimizer::{GradientReport, Optimizer, OptimizerOptions, StepValues};
+use train::reduce::{Alone, Reduce};
+use train::state::{SavedState, State, StateError};
+use train::{NotFinite, Position, StepError};
 
-use crate::loss::{DinoLoss, LossOptions, LossReport, NotFinite, Pairing, Side};
-use crate::optimizer::{GradientReport, Optimizer, OptimizerOptions};
-use crate::schedule::StepValues;
+use crate::method::{Method, Networks, StepPart};
+
+/// What stands before the names of the backbone's parameters.
+pub const BACKBONE: &str = "backbone.";
 
 /// Everything that a step changes.
-#[derive(Debug)]
-pub struct Learner {
+pub struct Learner<M: Method + ?Sized = dyn Method> {
     device: Device,
     layout: Layout,
     vit: Vit,
-    head: DinoHead,
     /// The network that is trained.
     pub student: ParamSet,
     /// Its moving average: the network that is kept.
     pub teacher: ParamSet,
     gradient: ParamSet,
-    /// Moments and step counts.
-    pub optimizer: Optimizer,
-    /// The loss with its centre.
-    pub loss: DinoLoss,
+    optimizer: Optimizer,
+    /// What the loss is.
+    pub method: Box<M>,
+    reduce: Box<dyn Reduce>,
     accumulate: usize,
 }
 
-/// What a [`Learner`] is made from.
+/// What a [`Learner`] is made from, whatever the method.
 #[derive(Clone, Debug)]
 pub struct LearnerOptions {
     /// The backbone.
     pub vit: VitConfig,
-    /// The head.
-    pub head: HeadConfig,
-    /// The loss.
-    pub loss: LossOptions,
     /// The optimiser.
     pub optimizer: OptimizerOptions,
     /// Seed of the initial weights.
     pub seed: u64,
     /// Parts in which the images of a step are taken one after another; their gradients are added up.
     pub accumulate: usize,
-    /// Whether only the input of each block is kept, and the block computed again in the backward pass.
+    /// Whether only the input of each block is kept, and the rest recomputed in the backward pass.
     pub checkpoint_activations: bool,
 }
 
-/// A learner that cannot be, or a step that cannot be taken.
+/// A learner that cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum LearnError {
     /// The network's shape.
@@ -55,9 +54,9 @@ pub enum LearnError {
     /// The log-normaliser's dimension.
     #[error(transparent)]
     Vmf(#[from] vmf::Error),
-    /// A value of the step.
+    /// A step that was tried.
     #[error(transparent)]
-    NotFinite(#[from] NotFinite),
+    Step(#[from] StepError),
     /// The device.
     #[error(transparent)]
     Device(#[from] tensor::DeviceError),
@@ -67,40 +66,59 @@ pub enum LearnError {
 #[derive(Clone, Debug)]
 pub struct StepReport {
     /// The loss.
-    pub loss: LossReport,
+    pub loss: f64,
     /// The gradient.
     pub gradient: GradientReport,
 }
 
-impl Learner {
-    /// A student with initial weights, and a teacher that is its copy.
-    pub fn new(device: &Device, options: LearnerOptions) -> Result<Self, LearnError> {
-        let seed = options.seed;
-        Self::with_weights(device, options, |layout| layout.initial(device, seed))
+/// The images of a step, on all groups of views.
+#[derive(Clone, Copy, Debug)]
+pub struct StepInput<'a> {
+    /// The groups of views in the order of the method's plan, each view by view over the same images.
+    pub groups: &'a [Pixels<'a>],
+    /// How many images there are.
+    pub batch: usize,
+    /// Which residual branches each of the student's rows takes.
+    pub drop_path: Option<&'a DropPath>,
+}
+
+impl<M: Method + ?Sized> Learner<M> {
+    /// A student with initial weights, and a teacher that is its copy. `method` adds the parameters of its heads.
+    pub fn new<E: Into<LearnError>>(
+        device: &Device,
+        options: &LearnerOptions,
+        method: impl FnOnce(&mut Layout, &VitConfig, &Device) -> Result<Box<M>, E>,
+    ) -> Result<Self, LearnError> {
+        Self::with_weights(device, options, method, |layout| layout.initial(device, options.seed))
     }
 
     /// The same with weights of zero: for a plan, which has no use for the seconds that drawing millions of weights takes.
-    pub(crate) fn blank(device: &Device, options: LearnerOptions) -> Result<Self, LearnError> {
-        Self::with_weights(device, options, |layout| layout.zeros(device))
+    pub(crate) fn blank<E: Into<LearnError>>(
+        device: &Device,
+        options: &LearnerOptions,
+        method: impl FnOnce(&mut Layout, &VitConfig, &Device) -> Result<Box<M>, E>,
+    ) -> Result<Self, LearnError> {
+        Self::with_weights(device, options, method, |layout| layout.zeros(device))
     }
 
-    fn with_weights(
+    fn with_weights<E: Into<LearnError>>(
         device: &Device,
-        options: LearnerOptions,
+        options: &LearnerOptions,
+        method: impl FnOnce(&mut Layout, &VitConfig, &Device) -> Result<Box<M>, E>,
         weights: impl FnOnce(&Layout) -> ParamSet,
     ) -> Result<Self, LearnError> {
         let mut layout = Layout::default();
-        let vit =
-            Vit::new(&mut layout, "backbone.", options.vit.checked()?).keep_inputs_only(options.checkpoint_activations);
-        let (count, p) = (options.head.prototypes, options.head.bottleneck);
-        let head = DinoHead::new(&mut layout, "head.", options.head);
+        let vit = Vit::new(&mut layout, BACKBONE, options.vit.clone().checked()?)
+            .keep_inputs_only(options.checkpoint_activations);
+        let method = method(&mut layout, &options.vit, device).map_err(Into::into)?;
         let student = weights(&layout);
         let teacher = student.duplicate();
         let gradient = student.zeros_like();
-        let optimizer = Optimizer::new(&layout, &student, head.magnitude(), options.optimizer);
-        let loss = DinoLoss::new(device, count, p, options.loss)?;
-        let (device, accumulate) = (device.clone(), options.accumulate.max(1));
-        Ok(Self { device, layout, vit, head, student, teacher, gradient, optimizer, loss, accumulate })
+        let specs = layout.specs().iter().enumerate();
+        let treatments = specs.map(|(i, spec)| method.treatment(ParamId(i), spec)).collect();
+        let optimizer = Optimizer::new(&student, treatments, options.optimizer);
+        let (device, accumulate, reduce) = (device.clone(), options.accumulate.max(1), Box::new(Alone));
+        Ok(Self { device, layout, vit, student, teacher, gradient, optimizer, method, reduce, accumulate })
     }
 
     /// The parameters by name.
@@ -113,109 +131,100 @@ impl Learner {
         &self.vit
     }
 
-    /// The head.
-    pub fn head(&self) -> &DinoHead {
-        &self.head
-    }
-
     /// Where it computes.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// One iteration. `views` are the global crops and then, if there are any, the local ones, each view by view over the
-    /// same `batch` images. Where a value is not finite no weight has changed; the loss's centre may have. After a failure of
-    /// the device nothing can be said of its memory.
-    pub fn step(
-        &mut self,
-        views: &[Pixels<'_>],
-        batch: usize,
-        drop_path: Option<&DropPath>,
-        values: &StepValues,
-    ) -> Result<StepReport, LearnError> {
+    /// Trains together with other processes.
+    pub fn with_reduce(mut self, reduce: Box<dyn Reduce>) -> Self {
+        self.reduce = reduce;
+        self
+    }
+
+    /// Moments and step counts.
+    pub fn optimizer(&self) -> &Optimizer {
+        &self.optimizer
+    }
+
+    /// The processes that train together.
+    pub fn reduce(&mut self) -> &mut dyn Reduce {
+        &mut *self.reduce
+    }
+
+    /// One iteration. Where a value is not finite nothing has changed; after a failure of the device nothing can be said
+    /// of its memory.
+    pub fn step(&mut self, input: &StepInput<'_>, at: Position, values: &StepValues) -> Result<StepReport, StepError> {
         let device = self.device.clone();
         device.run(|| {
-            // Zeros stand for results after a failure of the device, so its trouble is asked for before theirs.
-            let loss = self.compute_gradient(views, batch, drop_path, values);
+            // Zeros stand for results after a failure of the device, so its error is asked for before theirs.
+            let loss = self.compute_gradient(input, at);
             device.trouble()?;
-            let loss = loss?;
-            let gradient =
-                self.optimizer.step(&self.layout, &mut self.student, &self.gradient, &mut self.teacher, values);
+            // All processes go on together, or none does.
+            if self.reduce.any(loss.is_err()) {
+                return Err(loss.err().unwrap_or_else(elsewhere));
+            }
+            let loss = self.reduce.gather(&[loss?]).iter().flatten().sum();
+            self.reduce.sum(&mut self.gradient);
+            let Self { layout, student, gradient, teacher, .. } = self;
+            let gradient = self.optimizer.step(layout, student, gradient, Some(teacher), values);
             device.trouble()?;
-            Ok(StepReport { loss, gradient: gradient? })
+            let gradient = gradient?;
+            self.method.end_step(&mut *self.reduce);
+            Ok(StepReport { loss, gradient })
         })
     }
 
-    /// Puts the gradient of the loss into `self.gradient` and moves the centre.
-    fn compute_gradient(
-        &mut self,
-        views: &[Pixels<'_>],
-        batch: usize,
-        drop_path: Option<&DropPath>,
-        values: &StepValues,
-    ) -> Result<LossReport, LearnError> {
+    /// Puts the gradient of the loss into `self.gradient`; returns the loss.
+    fn compute_gradient(&mut self, input: &StepInput<'_>, at: Position) -> Result<f64, StepError> {
         self.gradient.clear();
-        self.loss.start_step();
+        self.method.start_step();
+        let StepInput { groups, batch, drop_path } = *input;
+        let plan = self.method.views().clone();
+        let of = batch * self.reduce.ranks();
         let parts = self.accumulate.min(batch);
-        if parts == 1 {
-            return self.add_gradient(views, 1, (batch, batch), drop_path, values);
-        }
-        let mut report = LossReport::default();
-        let globals = views[0].count / batch;
+        let mut loss = 0.0;
         for part in 0..parts {
-            let images = part * batch / parts..(part + 1) * batch / parts;
-            let taken: Vec<Pixels<'_>> =
-                views.iter().flat_map(|g| g.images_of_each_view(batch, images.clone())).collect();
-            let drop_path = drop_path.map(|d| d.segments(|segment| images.contains(&(segment % batch))));
-            let share = images.len() as f64 / batch as f64;
-            let loss = self.add_gradient(&taken, globals, (images.len(), batch), drop_path.as_ref(), values)?;
-            report.loss += loss.loss;
-            report.teacher_entropy += share * loss.teacher_entropy;
-            report.assignments.extend(loss.assignments);
+            let views = plan.part(groups, batch, part * batch / parts..(part + 1) * batch / parts);
+            // Not taken apart where there is one part: the choices of all rows are many.
+            let some = (parts > 1).then(|| drop_path.map(|d| d.segments(|row| views.contains_row(row)))).flatten();
+            let drop_path = some.as_ref().or(drop_path);
+            let networks =
+                Networks { device: &self.device, vit: &self.vit, student: &self.student, teacher: &self.teacher };
+            let part = StepPart { views, of, drop_path, at };
+            loss += self.method.add_gradient(&networks, &part, &mut self.gradient)?;
         }
-        Ok(report)
-    }
-
-    /// Adds the gradient of `batch` images of a step, out of `of`, whose first `globals` groups are the global crops.
-    fn add_gradient(
-        &mut self,
-        views: &[Pixels<'_>],
-        globals: usize,
-        (batch, of): (usize, usize),
-        drop_path: Option<&DropPath>,
-        values: &StepValues,
-    ) -> Result<LossReport, LearnError> {
-        let pairing = Pairing { batch, of, views: views.iter().map(|g| g.count).sum::<usize>() / batch };
-        let teacher = self.teacher_logits(&views[..globals])?;
-        let teacher = Side { logits: teacher, magnitude: &self.teacher[self.head.magnitude()] };
-
-        let (features, saved) = self.vit.forward(&self.student, &self.device, views, drop_path)?;
-        let embedded = self.head.embed(&self.student, features);
-        let logits = self.head.logits(&self.student, &embedded);
-
-        let magnitude = self.head.magnitude();
-        let student = Side { logits, magnitude: &self.student[magnitude] };
-        let (d_logits, loss) = self.loss.forward_backward(
-            student,
-            &teacher,
-            values.teacher_temperature,
-            pairing,
-            &mut self.gradient[magnitude],
-        )?;
-        drop(teacher);
-        let d_features = self.head.backward(&self.student, embedded, d_logits, &mut self.gradient);
-        self.vit.backward(&self.student, saved, &d_features, &mut self.gradient);
         Ok(loss)
     }
 
-    fn teacher_logits(&self, globals: &[Pixels<'_>]) -> Result<tensor::ops::Logits, LearnError> {
-        let features = self.teacher_features(globals)?;
-        let embedded = self.head.embed(&self.teacher, features);
-        Ok(self.head.logits(&self.teacher, &embedded))
+    /// Class-token features of the teacher, [images, dim].
+    pub fn teacher_features(&self, images: &[Pixels<'_>]) -> Result<Tensor, StepError> {
+        let Self { device, vit, teacher, .. } = self;
+        Ok(device.run(|| vit.features(teacher, device, images))?)
     }
 
-    /// Class-token features of the teacher, [images, dim].
-    pub fn teacher_features(&self, images: &[Pixels<'_>]) -> Result<tensor::Tensor, LearnError> {
-        Ok(self.device.run(|| self.vit.features(&self.teacher, &self.device, images))?)
+    /// Names everything that a step changes.
+    pub fn save<'a>(&'a self, state: &mut State<'a>) {
+        state.set("student", &self.layout, &self.student);
+        state.set("teacher", &self.layout, &self.teacher);
+        state.set("first", &self.layout, &self.optimizer.first);
+        state.set("second", &self.layout, &self.optimizer.second);
+        state.value("optimizer_steps", self.optimizer.steps.clone());
+        self.method.save(state);
     }
+
+    /// Takes back what was saved.
+    pub fn restore(&mut self, saved: &SavedState<'_>) -> Result<(), StateError> {
+        saved.set("student", &self.layout, &mut self.student)?;
+        saved.set("teacher", &self.layout, &mut self.teacher)?;
+        saved.set("first", &self.layout, &mut self.optimizer.first)?;
+        saved.set("second", &self.layout, &mut self.optimizer.second)?;
+        self.optimizer.steps = saved.numbers_of("optimizer_steps", self.layout.specs().len())?;
+        self.method.restore(saved)
+    }
+}
+
+/// The error of a process that stops because another one must.
+fn elsewhere() -> StepError {
+    NotFinite { term: "a value of another process".into() }.into()
 }

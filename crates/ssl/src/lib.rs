@@ -1,11 +1,20 @@
-//! Self-supervised training of vision transformers: what to train, by which schedule, and where it is kept.
+//! Self-supervised training of vision transformers.
+//!
+//! - [`recipe`]: what to train, with everything that was not said derived from the data.
+//! - [`method`]: the methods, one file each, behind one trait.
+//! - [`view_plan`]: which views a step has and which network sees which.
+//! - [`target`]: the teacher's side of a loss.
+//! - [`learner`]: student, teacher and the step that trains them.
+//! - [`schedule`], [`health`], [`memory`]: what changes with time, whether the run learns, what it needs.
+//! - [`pretraining`]: all of it as the loop of [`train`] takes it.
 
 pub mod health;
 pub mod learner;
-pub mod loss;
 pub mod memory;
-pub mod optimizer;
+pub mod method;
+pub mod pretraining;
 pub mod recipe;
-pub mod run;
 pub mod schedule;
-pub mod trainer;
+pub mod setup;
+pub mod target;
+pub mod view_plan;

@@ -4,22 +4,33 @@
 mod common;
 
 use common::{assert_all_digits, assert_digits, f64_device, norm};
+use data::views::MultiCrop;
 use random::{Key, Purpose};
-use ssl::loss::{DinoLoss, LossOptions, LossReport, Pairing, Side};
+use ssl::method::dino::{DinoLoss, LossReport, Share};
 use ssl::recipe::{Centering, Prototypes};
+use ssl::target::{Side, TargetOptions};
+use ssl::view_plan::{Pairs, ViewPlan};
 use tensor::{CpuOptions, Device, Tensor, ops};
+use train::reduce::Alone;
 
 const MOMENTUM: f64 = 0.9;
 const STUDENT_TEMPERATURE: f64 = 0.1;
 const EPSILON: f64 = 1e-12;
 
-fn options(prototypes: Prototypes, centering: Centering) -> LossOptions {
-    LossOptions {
-        prototypes,
-        centering,
-        student_temperature: STUDENT_TEMPERATURE,
-        center_momentum: MOMENTUM,
-        center_floor: None,
+fn options(prototypes: Prototypes, centering: Centering) -> TargetOptions {
+    TargetOptions { prototypes, centering, center_momentum: MOMENTUM, center_floor: None }
+}
+
+/// Images with two global views and others up to `views`.
+#[derive(Clone, Copy)]
+struct Pairing {
+    batch: usize,
+    views: usize,
+}
+
+impl Pairing {
+    fn pairs(self) -> Pairs {
+        ViewPlan::multi_crop(&MultiCrop { local_crops: self.views - 2, ..MultiCrop::dino() }, 3).pairs()
     }
 }
 
@@ -53,7 +64,7 @@ impl Problem {
         };
         Self {
             p: 16,
-            pairing: Pairing { batch: 2, of: 2, views: 4 },
+            pairing: Pairing { batch: 2, views: 4 },
             magnitude: (0..6).map(|k| 1.0 + 0.5 * f64::from(k)).collect(),
             direction: grid(6, |k, j| (1.0 + 0.7 * k + 0.3 * j).sin()),
             student: grid(8, |n, j| (0.5 + 0.8 * n + 0.55 * j).sin()),
@@ -92,14 +103,14 @@ impl Problem {
             rows.flatten().copied().collect::<Vec<_>>()
         };
         Self {
-            pairing: Pairing { batch: 1, of: 1, ..self.pairing },
+            pairing: Pairing { batch: 1, ..self.pairing },
             student: pick(&self.student),
             teacher: pick(&self.teacher),
             ..self.clone()
         }
     }
 
-    fn run(&self, device: &Device, options: LossOptions) -> Outcome {
+    fn run(&self, device: &Device, options: TargetOptions) -> Outcome {
         let count = self.magnitude.len();
         let tensor = |values: &[f64], columns: usize| device.from_f64(&[values.len() / columns, columns], values);
         let (g, v) = (tensor(&self.magnitude, 1), tensor(&self.direction, self.p));
@@ -111,11 +122,13 @@ impl Problem {
         let (y, norms, student) = side(&self.student);
         let (_, _, teacher) = side(&self.teacher);
 
-        let mut loss = DinoLoss::new(device, count, self.p, options).unwrap();
-        loss.center_mut().copy_from_f64(&self.center);
+        let mut loss = DinoLoss::new(device, count, self.p, options, STUDENT_TEMPERATURE).unwrap();
+        loss.target_mut().center_mut().copy_from_f64(&self.center);
         let (mut dg, mut dv) = (device.zeros(&[count, 1]), device.zeros(v.shape()));
+        let share = Share { images: self.pairing.batch, of: self.pairing.batch, pairs: &self.pairing.pairs() };
         let (d_logits, report) =
-            loss.forward_backward(student, &teacher, self.teacher_temperature, self.pairing, &mut dg).unwrap();
+            loss.forward_backward(student, &teacher, self.teacher_temperature, share, &mut dg).unwrap();
+        loss.target_mut().end_step(&mut Alone);
         let dy = ops::prototype_logits_backward(&y, &g, &v, d_logits, &mut dg, &mut dv);
         let dz = ops::l2_normalize_backward(&y, &norms, EPSILON, &dy);
         Outcome {
@@ -123,7 +136,7 @@ impl Problem {
             d_magnitude: dg.to_f64(),
             d_direction: dv.to_f64(),
             d_student: dz.to_f64(),
-            center: loss.center().to_f64(),
+            center: loss.target().center().to_f64(),
         }
     }
 
@@ -245,7 +258,7 @@ fn a_probability_centre_moves_towards_the_log_of_the_mean_probability() {
 
 #[test]
 fn equal_prototypes_get_equal_centres() {
-    let mut problem = Problem::random(4, 16, 6, Pairing { batch: 3, of: 3, views: 4 });
+    let mut problem = Problem::random(4, 16, 6, Pairing { batch: 3, views: 4 });
     problem.direction.copy_within(0..16, 5 * 16);
     let outcome = problem.run(&f64_device(), options(Prototypes::Vmf, Centering::Probability));
     assert_eq!(outcome.center[0], outcome.center[5]);
@@ -254,10 +267,10 @@ fn equal_prototypes_get_equal_centres() {
 
 #[test]
 fn two_views_make_two_terms() {
-    let problem = Problem::random(5, 16, 7, Pairing { batch: 3, of: 3, views: 2 });
-    assert_eq!(problem.pairing.terms(), 2);
-    assert_eq!(Pairing { batch: 3, of: 3, views: 10 }.terms(), 18);
-    assert_eq!(Pairing { batch: 3, of: 3, views: 12 }.terms(), 22);
+    let problem = Problem::random(5, 16, 7, Pairing { batch: 3, views: 2 });
+    assert_eq!(problem.pairing.pairs().terms(), 2);
+    assert_eq!(Pairing { batch: 3, views: 10 }.pairs().terms(), 18);
+    assert_eq!(Pairing { batch: 3, views: 12 }.pairs().terms(), 22);
 
     let temper = |rows: Vec<Vec<f64>>, tau: f64| {
         rows.iter().map(|r| softmax(&r.iter().map(|l| l / tau).collect::<Vec<_>>())).collect::<Vec<_>>()
@@ -275,7 +288,7 @@ fn two_views_make_two_terms() {
 
 #[test]
 fn a_student_that_agrees_with_its_teacher_pays_the_entropy() {
-    let mut problem = Problem::random(6, 16, 9, Pairing { batch: 2, of: 2, views: 4 });
+    let mut problem = Problem::random(6, 16, 9, Pairing { batch: 2, views: 4 });
     problem.teacher_temperature = STUDENT_TEMPERATURE;
     problem.teacher.copy_within(0..32, 32);
     problem.student = problem.teacher.repeat(2);
@@ -330,7 +343,7 @@ fn two_workers_with_half_the_batch_each_agree_with_one() {
 fn sharp_prototypes_keep_a_finite_centre_in_single_precision_where_the_mean_probability_underflows() {
     let device = Device::cpu(CpuOptions { threads: Some(2), ..CpuOptions::default() }).unwrap();
     let (count, p, tau) = (65_536, 256, 0.04);
-    let mut problem = Problem::random(7, p, count, Pairing { batch: 4, of: 4, views: 2 });
+    let mut problem = Problem::random(7, p, count, Pairing { batch: 4, views: 2 });
     problem.magnitude.fill(40.0);
     problem.teacher_temperature = tau;
 

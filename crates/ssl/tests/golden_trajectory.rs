@@ -7,42 +7,35 @@
 mod common;
 mod gpu_device;
 
-use common::{assert_all_digits, assert_digits, f64_device, norm};
+use common::{assert_all_digits, assert_digits, dino, dino_options, f64_device, learner_options, norm};
 use gpu_device::gpu;
 use model::{HeadConfig, VitConfig};
-use ssl::learner::{Learner, LearnerOptions, StepReport};
-use ssl::loss::LossOptions;
-use ssl::optimizer::OptimizerOptions;
+use ssl::learner::{Learner, StepInput, StepReport};
+use ssl::method::dino::{Dino, DinoOptions};
 use ssl::recipe::{Centering, Prototypes};
-use ssl::schedule::{StepValues, cosine};
-use tensor::ops::{AdamW, PixelData, Pixels};
+use tensor::ops::{PixelData, Pixels};
 use tensor::{CpuOptions, CudaPrecision, Device, ParamSet, Precision};
+use train::Position;
+use train::curve::{Curve, cosine};
+use train::optimizer::StepValues;
 
 const BATCH: usize = 2;
 const STEPS_PER_EPOCH: u64 = 2;
 const STEPS: u64 = 3 * STEPS_PER_EPOCH;
 
 /// The learner of one mode in double precision, with the closed-form weights in student and teacher.
-fn learner(prototypes: Prototypes, centering: Centering) -> Learner {
+fn learner(prototypes: Prototypes, centering: Centering) -> Learner<Dino> {
     learner_on(&f64_device(), prototypes, centering)
 }
 
-fn learner_on(device: &Device, prototypes: Prototypes, centering: Centering) -> Learner {
-    let options = LearnerOptions {
-        vit: VitConfig { dim: 32, depth: 2, heads: 2, mlp_dim: 128, patch: 8, image: (32, 32), channels: 3 },
-        head: HeadConfig { inputs: 32, hidden: 48, bottleneck: 16, prototypes: 24, layers: 3, batch_norm: false },
-        loss: LossOptions { prototypes, centering, student_temperature: 0.1, center_momentum: 0.9, center_floor: None },
-        optimizer: OptimizerOptions {
-            adam: AdamW::default(),
-            clip: 0.05,
-            train_magnitude: prototypes != Prototypes::L2,
-            decay_magnitude: true,
-        },
-        seed: 0,
-        accumulate: 1,
-        checkpoint_activations: false,
+fn learner_on(device: &Device, prototypes: Prototypes, centering: Centering) -> Learner<Dino> {
+    let vit = VitConfig { dim: 32, depth: 2, heads: 2, mlp_dim: 128, patch: 8, image: (32, 32), channels: 3 };
+    let head = HeadConfig { inputs: 32, hidden: 48, bottleneck: 16, prototypes: 24, layers: 3, batch_norm: false };
+    let options = DinoOptions {
+        teacher_temperature: Curve::Ramp { from: 0.04, to: 0.07, points: 2 },
+        ..dino_options((prototypes, centering), head, (32, 16, 2))
     };
-    let mut learner = Learner::new(device, options).unwrap();
+    let mut learner = dino(device, &learner_options(vit, 0.05, 0), &options);
     assert_eq!(layout_names(&learner), reference_names(), "the order that numbers the closed-form weights");
     let names = layout_names(&learner);
     for (q, name) in names.iter().enumerate() {
@@ -53,7 +46,7 @@ fn learner_on(device: &Device, prototypes: Prototypes, centering: Centering) -> 
     learner
 }
 
-fn layout_names(learner: &Learner) -> Vec<String> {
+fn layout_names(learner: &Learner<Dino>) -> Vec<String> {
     learner.layout().specs().iter().map(|s| s.name.clone()).collect()
 }
 
@@ -116,29 +109,28 @@ fn images(count: usize, side: usize, values: &[f64]) -> Pixels<'_> {
 }
 
 fn values(it: u64) -> StepValues {
-    let epoch = it / STEPS_PER_EPOCH;
     StepValues {
-        epoch,
         lr: cosine(0.01, 1e-4, STEPS, STEPS_PER_EPOCH).at(it),
         weight_decay: cosine(0.04, 0.4, STEPS, 0).at(it),
         momentum: cosine(0.9, 1.0, STEPS, 0).at(it),
-        teacher_temperature: [0.04, 0.07, 0.07][epoch as usize],
-        last_layer_frozen: epoch < 1,
+        frozen: it / STEPS_PER_EPOCH < 1,
     }
 }
 
 /// One step on the data of iteration `it`.
-fn step(learner: &mut Learner, it: u64) -> StepReport {
-    learner.step(&Batch::new(it).pixels(), BATCH, None, &values(it)).unwrap()
+fn step(learner: &mut Learner<Dino>, it: u64) -> StepReport {
+    let batch = Batch::new(it);
+    let input = StepInput { groups: &batch.pixels(), batch: BATCH, drop_path: None };
+    learner.step(&input, Position { step: it, epoch: it / STEPS_PER_EPOCH }, &values(it)).unwrap()
 }
 
 /// Features and raw logits of some images, row by row.
-fn outputs(learner: &Learner, weights: &ParamSet, views: &[Pixels<'_>]) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
+fn outputs(learner: &Learner<Dino>, weights: &ParamSet, views: &[Pixels<'_>]) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
     let rows = |t: &tensor::Tensor| t.to_f64().chunks(t.columns()).map(<[f64]>::to_vec).collect();
     let features = learner.vit().features(weights, learner.device(), views).unwrap();
     let feature_rows = rows(&features);
-    let embedded = learner.head().embed(weights, features);
-    (feature_rows, rows(&learner.head().logits(weights, &embedded).raw))
+    let (_, logits) = learner.method.head().forward(weights, features);
+    (feature_rows, rows(&logits.raw))
 }
 
 fn norm_of_all(weights: &ParamSet) -> f64 {
@@ -190,12 +182,12 @@ const L2_LOSSES: [f64; 6] =
     [1.939267936999, 1.961050828615, 2.360777236956, 2.696143756572, 2.708080959106, 2.662646317422];
 
 /// Runs all steps against a table and gives the learner as it is afterwards.
-fn follow(mut learner: Learner, table: &[Printed]) -> Learner {
+fn follow(mut learner: Learner<Dino>, table: &[Printed]) -> Learner<Dino> {
     for (it, row) in table.iter().enumerate() {
         let report = step(&mut learner, it as u64);
-        let g = learner.head().magnitude();
-        assert_digits(&format!("loss {it}"), report.loss.loss, row.loss, 12);
-        assert_digits(&format!("centre {it}"), norm(learner.loss.center().to_f64()), row.center, 10);
+        let g = learner.method.head().prototypes.magnitude();
+        assert_digits(&format!("loss {it}"), report.loss, row.loss, 12);
+        assert_digits(&format!("centre {it}"), norm(learner.method.loss().target().center().to_f64()), row.center, 10);
         assert_digits(&format!("student {it}"), norm_of_all(&learner.student), row.student, 10);
         assert_digits(&format!("teacher {it}"), norm_of_all(&learner.teacher), row.teacher, 10);
         assert_digits(&format!("g {it}"), norm(learner.student[g].to_f64()), row.magnitude, 10);
@@ -206,7 +198,7 @@ fn follow(mut learner: Learner, table: &[Printed]) -> Learner {
 }
 
 /// Feature and logits of the trained teacher on an image it has not seen.
-fn assert_teacher(learner: &Learner, feature: [f64; 4], logits: [f64; 4]) {
+fn assert_teacher(learner: &Learner<Dino>, feature: [f64; 4], logits: [f64; 4]) {
     let data = view(9, 0);
     let (features, raw) = outputs(learner, &learner.teacher, &[images(BATCH, 32, &data)]);
     assert_all_digits("teacher feature", &features[0][..4], &feature, 9);
@@ -245,12 +237,12 @@ fn six_steps_without_normaliser_follow_dino_to_the_last_digit() {
 #[test]
 fn six_steps_with_unit_prototypes_follow_dino_to_the_last_digit() {
     let mut learner = learner(Prototypes::L2, Centering::Logit);
-    let losses: Vec<f64> = (0..STEPS).map(|it| step(&mut learner, it).loss.loss).collect();
+    let losses: Vec<f64> = (0..STEPS).map(|it| step(&mut learner, it).loss).collect();
     assert_all_digits("loss", &losses, &L2_LOSSES, 12);
     assert_digits("student", norm_of_all(&learner.student), 30.3122115998, 10);
     assert_digits("teacher", norm_of_all(&learner.teacher), 30.1553038042, 10);
-    assert_digits("centre", norm(learner.loss.center().to_f64()), 0.4770747342, 10);
-    let g = learner.head().magnitude();
+    assert_digits("centre", norm(learner.method.loss().target().center().to_f64()), 0.4770747342, 10);
+    let g = learner.method.head().prototypes.magnitude();
     assert!(learner.student[g].to_f64().iter().chain(&learner.teacher[g].to_f64()).all(|&g| g == 1.0));
 }
 
@@ -276,7 +268,7 @@ fn follows_in_single_precision(device: &Device) {
     ] {
         let mut learner = learner_on(device, prototypes, centering);
         for (it, want) in printed.iter().enumerate() {
-            let got = step(&mut learner, it as u64).loss.loss;
+            let got = step(&mut learner, it as u64).loss;
             let off = (got - want).abs() / want;
             println!("{prototypes:?}, step {it}: loss off by {off:.1e}");
             assert!(off < 1e-4, "{prototypes:?}, step {it}: {got} is not {want}");

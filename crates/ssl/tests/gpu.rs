@@ -1,19 +1,21 @@
 //! Whole networks on a GPU beside the same in double precision on the CPU. Runs where `DINO_VMF_TEST_GPU` is set
 //! (`tools/gpu-test`), and is skipped elsewhere.
 
+mod common;
 mod gpu_device;
 
+use common::{dino, dino_options, learner_options};
 use gpu_device::gpu;
 use model::{Arch, DropPath, HeadConfig, VitConfig};
 use random::{Key, Purpose};
-use ssl::learner::{Learner, LearnerOptions};
-use ssl::loss::LossOptions;
-use ssl::memory::{ViewShape, plan_and_reserve};
-use ssl::optimizer::OptimizerOptions;
+use ssl::learner::{Learner, LearnerOptions, StepInput};
+use ssl::memory::{MemoryNeed, plan_and_reserve};
+use ssl::method::dino::{Dino, DinoOptions};
 use ssl::recipe::{Centering, Prototypes};
-use ssl::schedule::StepValues;
-use tensor::ops::{AdamW, PixelData, Pixels};
+use tensor::ops::{PixelData, Pixels};
 use tensor::{CpuOptions, CudaPrecision, Device, Precision};
+use train::Position;
+use train::optimizer::StepValues;
 
 /// Images of a step beside the CPU. With half as many, batch norm over the views of so few images made so much of the
 /// rounding that the norm of a gradient was off by chance.
@@ -25,22 +27,15 @@ fn cpu() -> Device {
     Device::cpu(CpuOptions { threads: None, precision: Precision::F64 }).unwrap()
 }
 
-fn learner(device: &Device, prototypes: Prototypes, centering: Centering, batch_norm: bool) -> Learner {
-    Learner::new(device, options(prototypes, centering, batch_norm)).unwrap()
+fn learner(device: &Device, prototypes: Prototypes, centering: Centering, batch_norm: bool) -> Learner<Dino> {
+    let (options, method) = options(prototypes, centering, batch_norm);
+    dino(device, &options, &method)
 }
 
-fn options(prototypes: Prototypes, centering: Centering, batch_norm: bool) -> LearnerOptions {
+fn options(prototypes: Prototypes, centering: Centering, batch_norm: bool) -> (LearnerOptions, DinoOptions) {
     let vit = VitConfig::new(Arch::Tiny, 16, (64, 64), 3).unwrap();
     let head = HeadConfig { inputs: vit.dim, hidden: 128, bottleneck: 64, prototypes: 300, layers: 3, batch_norm };
-    let loss =
-        LossOptions { prototypes, centering, student_temperature: 0.1, center_momentum: 0.9, center_floor: None };
-    let optimizer = OptimizerOptions {
-        adam: AdamW::default(),
-        clip: 3.0,
-        train_magnitude: prototypes != Prototypes::L2,
-        decay_magnitude: true,
-    };
-    LearnerOptions { vit, head, loss, optimizer, seed: 5, accumulate: 1, checkpoint_activations: false }
+    (learner_options(vit, 3.0, 5), dino_options((prototypes, centering), head, (64, 32, LOCALS)))
 }
 
 /// Some views of a batch of images of random boxes, so that there is something to learn.
@@ -70,11 +65,11 @@ fn views_of(step: usize, batch: usize) -> [Vec<u8>; 2] {
 }
 
 /// The losses and gradient norms of some steps.
-fn train(learner: &mut Learner, steps: usize, lr: f64) -> Vec<(f64, f64)> {
+fn train(learner: &mut Learner<Dino>, steps: usize, lr: f64) -> Vec<(f64, f64)> {
     train_by(learner, steps, lr, BATCH)
 }
 
-fn train_by(learner: &mut Learner, steps: usize, lr: f64, batch: usize) -> Vec<(f64, f64)> {
+fn train_by(learner: &mut Learner<Dino>, steps: usize, lr: f64, batch: usize) -> Vec<(f64, f64)> {
     (0..steps)
         .map(|step| {
             let [globals, locals] = views_of(step, batch);
@@ -85,7 +80,7 @@ fn train_by(learner: &mut Learner, steps: usize, lr: f64, batch: usize) -> Vec<(
 }
 
 /// The same with images that are sent while the step before computes.
-fn train_on_images_sent_ahead(learner: &mut Learner, steps: usize, lr: f64) -> Vec<(f64, f64)> {
+fn train_on_images_sent_ahead(learner: &mut Learner<Dino>, steps: usize, lr: f64) -> Vec<(f64, f64)> {
     let device = learner.device().clone();
     let send = |step: usize| views_of(step, BATCH).map(|bytes| device.upload_pixels(&bytes).unwrap());
     let mut next = send(0);
@@ -99,7 +94,7 @@ fn train_on_images_sent_ahead(learner: &mut Learner, steps: usize, lr: f64) -> V
 }
 
 fn one_step(
-    learner: &mut Learner,
+    learner: &mut Learner<Dino>,
     step: usize,
     lr: f64,
     batch: usize,
@@ -110,16 +105,10 @@ fn one_step(
     let segments = (2 + LOCALS) * batch;
     let keys = (0..segments).map(|s| Key::new(0, Purpose::DropPath).epoch(step as u64).sample(s as u64));
     let drop_path = DropPath::draw(DROP_PATH, learner.vit().config().depth, keys);
-    let values = StepValues {
-        epoch: 1,
-        lr,
-        weight_decay: 0.04,
-        momentum: 0.99,
-        teacher_temperature: 0.04,
-        last_layer_frozen: false,
-    };
-    let report = learner.step(&views, batch, Some(&drop_path), &values).unwrap();
-    (report.loss.loss, report.gradient.norm)
+    let values = StepValues { lr, weight_decay: 0.04, momentum: 0.99, frozen: false };
+    let input = StepInput { groups: &views, batch, drop_path: Some(&drop_path) };
+    let report = learner.step(&input, Position { step: step as u64, epoch: 1 }, &values).unwrap();
+    (report.loss, report.gradient.norm)
 }
 
 const MODES: [(Prototypes, Centering, bool); 4] = [
@@ -163,7 +152,7 @@ fn follows(precision: CudaPrecision, allowed: &Allowed) {
         let mut worst = 0.0f64;
         for (i, spec) in ours.layout().specs().iter().enumerate() {
             let id = tensor::ParamId(i);
-            let (got, want) = (ours.optimizer.first[id].to_f64(), reference.optimizer.first[id].to_f64());
+            let (got, want) = (ours.optimizer().first[id].to_f64(), reference.optimizer().first[id].to_f64());
             let difference: f64 = got.iter().zip(&want).map(|(g, w)| (g - w).powi(2)).sum();
             let size: f64 = want.iter().map(|w| w * w).sum();
             let off = (difference / size.max(least)).sqrt();
@@ -222,11 +211,11 @@ fn planned_run(checkpoint_activations: bool) -> Option<Vec<(f64, f64)>> {
     // Large enough for products that are worth timing, and of no round number of rows.
     const MANY: usize = 61;
     let device = gpu(CudaPrecision::Bf16)?;
-    let options = options(Prototypes::Vmf, Centering::Probability, false);
+    let (options, method) = options(Prototypes::Vmf, Centering::Probability, false);
     let options = LearnerOptions { checkpoint_activations, ..options };
-    let shape = |views: usize, side| ViewShape { count: views * MANY, height: side, width: side, channels: 3 };
-    plan_and_reserve(&device, &options, &[shape(2, 64), shape(LOCALS, 32)], MANY, DROP_PATH).unwrap();
-    Some(train_by(&mut Learner::new(&device, options).unwrap(), 10, 5e-4, MANY))
+    let need = MemoryNeed { options: &options, method: &method, batch: MANY, drop_path: DROP_PATH, evaluated: None };
+    plan_and_reserve(&device, &need).unwrap();
+    Some(train_by(&mut dino(&device, &options, &method), 10, 5e-4, MANY))
 }
 
 #[test]

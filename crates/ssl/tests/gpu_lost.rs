@@ -8,11 +8,12 @@ use std::sync::Arc;
 use data::source::{SyntheticSettings, SyntheticSource};
 use data::{BadSample, Source, Split};
 use gpu_device::gpu;
-use ssl::learner::Learner;
+use ssl::method;
+use ssl::pretraining::{self, Pretraining};
 use ssl::recipe::{Facts, RawRecipe, Recipe};
-use ssl::run::RunFolder;
-use ssl::trainer::{Observer, Outcome, Progress, Trainer};
 use tensor::{CpuOptions, CudaPrecision, Device, Precision};
+use train::run::RunFolder;
+use train::{Monitor, NoEvaluation, Outcome, Progress, Trainer};
 
 const LOST_AFTER: u64 = 12;
 
@@ -24,7 +25,7 @@ struct Watcher {
     said: Vec<String>,
 }
 
-impl Observer for Watcher {
+impl Monitor for Watcher {
     fn step(&mut self, progress: &Progress) {
         self.last_step = progress.step;
         if let Some(device) = self.loses.as_ref().filter(|_| progress.step == LOST_AFTER) {
@@ -37,14 +38,6 @@ impl Observer for Watcher {
     }
 
     fn skipped(&mut self, _: &BadSample) {}
-
-    fn evaluate(&mut self, _: &Learner, _: u64) -> Vec<(String, f64)> {
-        Vec::new()
-    }
-
-    fn should_stop(&self) -> bool {
-        false
-    }
 }
 
 fn recipe(images: usize) -> Recipe {
@@ -70,12 +63,13 @@ fn recipe(images: usize) -> Recipe {
     raw.resolve(&Facts { images, height: 32, width: 32, labelled: false, fingerprint: 1 }).unwrap()
 }
 
-fn open(device: &Device, folder: &Path, watcher: &mut Watcher) -> Trainer {
+fn open(device: &Device, folder: &Path, watcher: &mut Watcher) -> Trainer<Pretraining> {
     let settings = SyntheticSettings { train: 100, test: 1, size: 32, seed: 0 };
     let source: Arc<dyn Source> = Arc::new(SyntheticSource::new(settings, Split::Train));
     let recipe = recipe(100);
     let folder = RunFolder::open(folder, &recipe).unwrap();
-    Trainer::open(device, recipe, folder, source, watcher).unwrap()
+    let method = method::of(&recipe);
+    pretraining::open(device, &recipe, &*method, folder, source, None, watcher).unwrap()
 }
 
 #[test]
@@ -83,9 +77,12 @@ fn a_run_that_loses_its_gpu_stops_with_a_checkpoint_from_which_it_goes_on() {
     let Some(device) = gpu(CudaPrecision::Bf16) else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut watcher = Watcher { loses: Some(device.clone()), ..Watcher::default() };
-    let error = open(&device, folder.path(), &mut watcher).run(&mut watcher).unwrap_err().to_string();
+    let mut trainer = open(&device, folder.path(), &mut watcher);
+    let error = trainer.run(&mut watcher, &mut NoEvaluation, &|| false).unwrap_err().to_string();
+    drop(trainer);
     println!("{error}");
     assert!(error.contains("GPU"), "{error}");
+    assert!(error.contains(&format!("The checkpoint of step {} is intact", LOST_AFTER - 1)), "{error}");
     assert_eq!(watcher.last_step, LOST_AFTER, "no step counts that was not computed");
 
     // This process has no GPU any more, so it goes on without one.
@@ -94,6 +91,6 @@ fn a_run_that_loses_its_gpu_stops_with_a_checkpoint_from_which_it_goes_on() {
     let mut trainer = open(&cpu, folder.path(), &mut watcher);
     // The step after which the GPU was lost could not be saved any more.
     assert_eq!(trainer.step(), LOST_AFTER - 1);
-    assert_eq!(trainer.run(&mut watcher).unwrap(), Outcome::Finished);
+    assert_eq!(trainer.run(&mut watcher, &mut NoEvaluation, &|| false).unwrap(), Outcome::Finished);
     assert_eq!(watcher.last_step, 25);
 }

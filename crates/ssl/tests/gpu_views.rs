@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use data::{CropGroup, Image, Loader, LoaderConfig, MultiCrop, Source, Split, augment};
 use gpu_device::gpu;
-use ssl::trainer::upload;
 use tensor::ops::{BoxBlur, ColorStep, PixelData, Pixels, ViewEdit, patchify};
 use tensor::{CudaPrecision, Device, UploadedPixels};
+use train::feed::upload;
 
 /// The bytes of views on a GPU, by way of patches of one pixel.
 fn bytes(device: &Device, sent: &UploadedPixels, count: usize, (height, width): (usize, usize)) -> Vec<u8> {

@@ -127,7 +127,10 @@ pub fn pretrain_help() -> String {
 
 fn keys_help() -> String {
     let widest = ssl::recipe::keys().map(str::len).max().unwrap_or(0);
-    let line = |key: KeyHelp| format!("\n  {:widest$}  {} [{}]", key.name, key.meaning, key.allowed);
+    let line = |key: KeyHelp| {
+        let only = key.methods.map(|methods| format!(" ({methods} only)")).unwrap_or_default();
+        format!("\n  {:widest$}  {} [{}]{only}", key.name, key.meaning, key.allowed)
+    };
     let lines: String = ssl::recipe::help().map(line).collect();
     format!("Keys of a recipe, for --set and for the file, with the values that they take:{lines}")
 }

@@ -3,18 +3,23 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
+use data::views::MultiCrop;
 use data::{IMAGENET_MEAN, IMAGENET_STD};
 use model::{Arch, ConfigError, DropPath, HeadConfig, VitConfig};
 use random::{Key, Purpose};
 use serde_json::{Map, Value, json};
-use ssl::learner::{Learner, LearnerOptions};
-use ssl::loss::LossOptions;
-use ssl::memory::{ViewShape, plan_and_reserve};
-use ssl::optimizer::OptimizerOptions;
+use ssl::learner::{LearnError, Learner, LearnerOptions, StepInput};
+use ssl::memory::{MemoryNeed, plan_and_reserve};
+use ssl::method::MethodSpec;
+use ssl::method::dino::DinoOptions;
 use ssl::recipe::{Centering, Prototypes};
-use ssl::schedule::StepValues;
+use ssl::target::TargetOptions;
+use ssl::view_plan::{ViewPlan, ViewShape, Viewer};
 use tensor::ops::{self, AdamW, Affine, PixelData, Pixels};
 use tensor::{Device, KernelTime};
+use train::Position;
+use train::curve::Curve;
+use train::optimizer::{OptimizerOptions, StepValues};
 
 use super::usage;
 use crate::args::BenchStepArgs;
@@ -43,7 +48,7 @@ pub struct StepBench {
     pub steps: usize,
     /// Parts in which the images of a step are taken.
     pub accumulate: usize,
-    /// Whether blocks are computed again in the backward pass.
+    /// Whether blocks are recomputed in the backward pass.
     pub checkpoint_activations: bool,
 }
 
@@ -185,65 +190,62 @@ pub fn gemm_gflops(device: &Device) -> f64 {
     flop / best / 1e9
 }
 
-/// The learner and the views that it gets.
-fn setup(bench: &StepBench) -> Result<(LearnerOptions, Vec<ViewShape>), ConfigError> {
+/// What is trained.
+fn setup(bench: &StepBench) -> Result<(LearnerOptions, DinoOptions), ConfigError> {
     let (global, local) = (bench.global_size, bench.local_size);
     let vit = VitConfig::new(bench.arch, bench.patch_size, (global, global), 3)?;
-    let head = HeadConfig {
-        inputs: vit.dim,
-        hidden: 2048,
-        bottleneck: 256,
-        prototypes: bench.out_dim,
-        layers: 3,
-        batch_norm: false,
+    let views = MultiCrop {
+        global_size: (global, global),
+        local_size: (local, local),
+        local_crops: bench.local_crops,
+        ..MultiCrop::dino()
     };
-    let options = LearnerOptions {
-        vit,
-        head,
-        loss: LossOptions {
+    let method = DinoOptions {
+        views: ViewPlan::multi_crop(&views, 3),
+        head: HeadConfig {
+            inputs: vit.dim,
+            hidden: 2048,
+            bottleneck: 256,
+            prototypes: bench.out_dim,
+            layers: 3,
+            batch_norm: false,
+        },
+        target: TargetOptions {
             prototypes: Prototypes::Vmf,
             centering: Centering::Probability,
-            student_temperature: 0.1,
             center_momentum: 0.9,
             center_floor: None,
         },
-        optimizer: OptimizerOptions { adam: AdamW::default(), clip: 3.0, train_magnitude: true, decay_magnitude: true },
+        student_temperature: 0.1,
+        teacher_temperature: Curve::Constant(0.04),
+        decay_magnitude: true,
+    };
+    let options = LearnerOptions {
+        vit,
+        optimizer: OptimizerOptions { adam: AdamW::default(), clip: 3.0 },
         seed: 0,
         accumulate: bench.accumulate,
         checkpoint_activations: bench.checkpoint_activations,
     };
-    let shape = |views: usize, side| {
-        let count = views * bench.batch_size;
-        ViewShape { count, height: side, width: side, channels: 3 }
-    };
-    let mut shapes = vec![shape(2, global)];
-    if bench.local_crops > 0 {
-        shapes.push(shape(bench.local_crops, local));
-    }
-    Ok((options, shapes))
+    Ok((options, method))
 }
 
 /// Runs the steps.
 pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, CliError> {
-    let (options, shapes) = setup(bench)?;
-    memory::check(device, &options, &shapes, bench.batch_size)?;
-    let flop = step_flops(&options.vit, &options.head, bench);
-    let depth = options.vit.depth;
-    plan_and_reserve(device, &options, &shapes, bench.batch_size, DROP_PATH)?;
-    let mut learner = Learner::new(device, options)?;
-    let values = StepValues {
-        epoch: 1,
-        lr: 1e-4,
-        weight_decay: 0.04,
-        momentum: 0.996,
-        teacher_temperature: 0.04,
-        last_layer_frozen: false,
-    };
+    let (options, method) = setup(bench)?;
+    let (batch, depth) = (bench.batch_size, options.vit.depth);
+    let need = MemoryNeed { options: &options, method: &method, batch, drop_path: DROP_PATH, evaluated: None };
+    memory::check(device, &need)?;
+    let flop = step_flops(&options.vit, &method.head, bench);
+    plan_and_reserve(device, &need)?;
+    let mut learner = Learner::new(device, &options, |layout, vit, device| method.build(layout, vit, device))?;
+    let values = StepValues { lr: 1e-4, weight_decay: 0.04, momentum: 0.996, frozen: false };
+    let shapes = method.views.shapes(batch);
     let images: Vec<Vec<u8>> = (0..).zip(&shapes).map(|(seed, shape)| noise(seed, shape.bytes())).collect();
     let sent: Vec<_> = images.iter().map(|pixels| device.upload_pixels(pixels)).collect();
     let (mean, deviation) = (&IMAGENET_MEAN[..], &IMAGENET_STD[..]);
     let pairs = shapes.iter().zip(images.iter().zip(&sent));
-    let views: Vec<Pixels<'_>> = pairs
+    let groups: Vec<Pixels<'_>> = pairs
         .map(|(&ViewShape { count, height, width, channels }, (pixels, sent))| {
             let data = match sent {
                 Some(pixels) => PixelData::Uploaded { pixels, first: 0, mean, deviation },
@@ -252,22 +254,23 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, CliError>
             Pixels { count, height, width, channels, data }
         })
         .collect();
-    let segments = (2 + bench.local_crops) * bench.batch_size;
+    let rows = method.views.seen_by(Viewer::Student).len() * batch;
     let mut times = Vec::with_capacity(bench.steps);
     let mut loss = f64::NAN;
     let mut one_step = |i: usize| {
-        let keys = (0..segments).map(|s| Key::new(0, Purpose::DropPath).epoch(i as u64).sample(s as u64));
+        let keys = (0..rows).map(|s| Key::new(0, Purpose::DropPath).epoch(i as u64).sample(s as u64));
         let drop_path = DropPath::draw(DROP_PATH, depth, keys);
-        learner.step(&views, bench.batch_size, Some(&drop_path), &values)
+        let input = StepInput { groups: &groups, batch, drop_path: Some(&drop_path) };
+        learner.step(&input, Position { step: i as u64, epoch: 1 }, &values)
     };
     for i in 0..WARM_UP_STEPS {
-        one_step(i)?;
+        one_step(i).map_err(LearnError::from)?;
     }
     device.finish()?;
     let all = Instant::now();
     for i in 0..bench.steps {
         let start = Instant::now();
-        loss = one_step(WARM_UP_STEPS + i)?.loss.loss;
+        loss = one_step(WARM_UP_STEPS + i).map_err(LearnError::from)?.loss;
         times.push(start.elapsed().as_secs_f64());
     }
     device.finish()?;

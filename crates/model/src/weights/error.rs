@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use text::excerpt;
 
-use super::names::Branch;
+use super::names::NetworkRole;
 use crate::ConfigError;
 
 /// Why weights could not be loaded.
@@ -62,9 +62,9 @@ pub enum WeightsError {
         /// The file.
         path: PathBuf,
         /// The network asked for.
-        wanted: Branch,
+        wanted: NetworkRole,
         /// The one that is there instead, if the file tells its networks apart.
-        other: Option<Branch>,
+        other: Option<NetworkRole>,
     },
     /// Two tensors for one parameter.
     #[error(
@@ -192,7 +192,7 @@ pub enum WeightsError {
     },
 }
 
-fn holds(other: Option<Branch>) -> String {
+fn holds(other: Option<NetworkRole>) -> String {
     match other {
         Some(other) => format!("only a {other}; ask for that"),
         None => "it holds one network and does not call it teacher or student; ask for neither".to_owned(),

@@ -21,8 +21,8 @@ use tensor::{Device, ParamSet};
 
 pub use error::WeightsError;
 pub use file::{Element, TensorInfo, Values, WeightsFile};
-pub use names::{Branch, KeyLayout};
-pub use report::{Group, LoadReport, Summary};
+pub use names::{KeyLayout, NetworkRole};
+pub use report::{LoadReport, Summary, TensorGroup};
 
 use crate::{Layout, Vit, VitConfig};
 
@@ -30,7 +30,7 @@ use crate::{Layout, Vit, VitConfig};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
     /// Which network of a training checkpoint. Where not given: the teacher, or the only one there is.
-    pub branch: Option<Branch>,
+    pub branch: Option<NetworkRole>,
     /// Rows and columns in pixels of the images that the position embeddings were learnt for. Where not given, the grid
     /// of patches is taken to be square.
     pub image: Option<(usize, usize)>,
@@ -82,7 +82,7 @@ impl WeightsFile {
 
     /// How the names in this file match those of a backbone, which need not be complete. An error only where it cannot
     /// be told which network is meant.
-    pub fn match_report(&self, branch: Option<Branch>) -> Result<LoadReport, WeightsError> {
+    pub fn match_report(&self, branch: Option<NetworkRole>) -> Result<LoadReport, WeightsError> {
         Ok(names::match_backbone(self, branch)?.report)
     }
 

@@ -15,18 +15,18 @@ use crate::{Layout, Vit, VitConfig};
 
 /// One of the two networks of a training checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Branch {
+pub enum NetworkRole {
     /// The moving average: the network that is evaluated.
     Teacher,
     /// The network that is trained by gradient.
     Student,
 }
 
-impl fmt::Display for Branch {
+impl fmt::Display for NetworkRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Branch::Teacher => "teacher",
-            Branch::Student => "student",
+            NetworkRole::Teacher => "teacher",
+            NetworkRole::Student => "student",
         })
     }
 }
@@ -56,7 +56,7 @@ impl fmt::Display for KeyLayout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Unsaid,
-    Of(Branch),
+    Of(NetworkRole),
     /// A moment of the optimiser: shaped like a weight, but none.
     Moment,
 }
@@ -68,11 +68,11 @@ const LEADS: [(&str, Role); 12] = [
     ("model.", Role::Unsaid),
     ("encoder.", Role::Unsaid),
     ("state_dict.", Role::Unsaid),
-    ("teacher.", Role::Of(Branch::Teacher)),
-    ("target_encoder.", Role::Of(Branch::Teacher)),
-    ("student.", Role::Of(Branch::Student)),
-    ("teacher/", Role::Of(Branch::Teacher)),
-    ("student/", Role::Of(Branch::Student)),
+    ("teacher.", Role::Of(NetworkRole::Teacher)),
+    ("target_encoder.", Role::Of(NetworkRole::Teacher)),
+    ("student.", Role::Of(NetworkRole::Student)),
+    ("teacher/", Role::Of(NetworkRole::Teacher)),
+    ("student/", Role::Of(NetworkRole::Student)),
     ("first/", Role::Moment),
     ("second/", Role::Moment),
 ];
@@ -151,7 +151,7 @@ impl<'a> Matched<'a> {
 }
 
 /// Finds the backbone's tensors by name.
-pub(super) fn match_backbone(file: &WeightsFile, wanted: Option<Branch>) -> Result<Matched<'_>, WeightsError> {
+pub(super) fn match_backbone(file: &WeightsFile, wanted: Option<NetworkRole>) -> Result<Matched<'_>, WeightsError> {
     let keys: Vec<Key<'_>> = file.tensors().iter().map(Key::new).collect();
     let branch = choose(file.path(), &keys, wanted)?;
     let role = branch.map_or(Role::Unsaid, Role::Of);
@@ -182,9 +182,9 @@ pub(super) fn match_backbone(file: &WeightsFile, wanted: Option<Branch>) -> Resu
 }
 
 /// The network to take: the one asked for, or the teacher, or the only one.
-fn choose(path: &Path, keys: &[Key<'_>], wanted: Option<Branch>) -> Result<Option<Branch>, WeightsError> {
-    let there = |branch: Branch| keys.iter().any(|key| key.role == Role::Of(branch));
-    let first = [Branch::Teacher, Branch::Student].into_iter().find(|&branch| there(branch));
+fn choose(path: &Path, keys: &[Key<'_>], wanted: Option<NetworkRole>) -> Result<Option<NetworkRole>, WeightsError> {
+    let there = |branch: NetworkRole| keys.iter().any(|key| key.role == Role::Of(branch));
+    let first = [NetworkRole::Teacher, NetworkRole::Student].into_iter().find(|&branch| there(branch));
     match wanted {
         Some(wanted) if !there(wanted) => Err(WeightsError::NoBranch { path: path.to_owned(), wanted, other: first }),
         Some(wanted) => Ok(Some(wanted)),
@@ -233,8 +233,8 @@ mod tests {
     fn only_what_leads_a_name_is_taken_off() {
         assert_eq!(split("module.backbone.blocks.0.norm1.weight"), (Role::Unsaid, "blocks.0.norm1.weight"));
         assert_eq!(split("head.module.weight"), (Role::Unsaid, "head.module.weight"));
-        assert_eq!(split("teacher/backbone.cls_token"), (Role::Of(Branch::Teacher), "cls_token"));
-        assert_eq!(split("student.module.backbone.cls_token"), (Role::Of(Branch::Student), "cls_token"));
+        assert_eq!(split("teacher/backbone.cls_token"), (Role::Of(NetworkRole::Teacher), "cls_token"));
+        assert_eq!(split("student.module.backbone.cls_token"), (Role::Of(NetworkRole::Student), "cls_token"));
         assert_eq!(split("second/backbone.cls_token"), (Role::Moment, "cls_token"));
         assert_eq!((lead("teacher/head.mlp.0.bias"), lead("cls_token")), ("teacher/", ""));
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use text::{count, excerpt, thousands};
 
 use super::file::{Element, TensorInfo, WeightsFile};
-use super::names::{Branch, KeyLayout, lead};
+use super::names::{KeyLayout, NetworkRole, lead};
 
 /// How the names in a file match those of a backbone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct LoadReport {
     /// Whose habits the names follow.
     pub layout: KeyLayout,
     /// Which network was taken, where the file tells them apart.
-    pub branch: Option<Branch>,
+    pub branch: Option<NetworkRole>,
 }
 
 impl LoadReport {
@@ -57,7 +57,7 @@ fn examples(names: &[String]) -> String {
 
 /// Tensors of a file that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct TensorGroup {
     /// What their names begin with: `teacher/backbone.blocks`.
     pub name: String,
     /// How many tensors.
@@ -76,7 +76,7 @@ pub struct Summary {
     /// Size of the file.
     pub file_bytes: u64,
     /// Its tensors, grouped, in order of name.
-    pub groups: Vec<Group>,
+    pub groups: Vec<TensorGroup>,
     /// What the writer has noted beside them.
     pub metadata: BTreeMap<String, String>,
 }
@@ -84,10 +84,10 @@ pub struct Summary {
 impl WeightsFile {
     /// The content of the file in brief.
     pub fn summary(&self) -> Summary {
-        let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
+        let mut groups: BTreeMap<&str, TensorGroup> = BTreeMap::new();
         for tensor in self.tensors() {
             let name = group_of(tensor);
-            let group = groups.entry(name).or_insert_with(|| Group {
+            let group = groups.entry(name).or_insert_with(|| TensorGroup {
                 name: name.to_owned(),
                 tensors: 0,
                 values: 0,
@@ -133,7 +133,7 @@ impl fmt::Display for Summary {
         let name_width = self.groups.iter().map(|group| excerpt(&group.name).chars().count()).max().unwrap_or(0);
         let values_width = self.groups.iter().map(|group| thousands(group.values).len()).max().unwrap_or(0);
         for group in &self.groups {
-            let Group { tensors, values, .. } = group;
+            let TensorGroup { tensors, values, .. } = group;
             let (name, values) = (excerpt(&group.name), thousands(*values));
             let plural = if *tensors == 1 { " " } else { "s" };
             let elements: Vec<String> = group.elements.iter().map(Element::to_string).collect();
@@ -163,7 +163,7 @@ mod tests {
             missing: vec![],
             left_over,
             layout: KeyLayout::Dino,
-            branch: Some(Branch::Teacher),
+            branch: Some(NetworkRole::Teacher),
         };
         assert_eq!(
             report.to_string(),

@@ -1,7 +1,7 @@
 //! What the tests of networks share: a device, random weights, and a network small enough for exhaustive checks.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use model::{DinoHead, DropPath, HeadConfig, Layout, Vit, VitConfig};
+use model::{DropPath, Head, HeadConfig, Layout, Vit, VitConfig};
 use random::{Key, Purpose};
 use tensor::ops::{PixelData, Pixels};
 use tensor::{CpuOptions, Device, ParamId, ParamSet, Precision};
@@ -48,14 +48,14 @@ pub struct Network {
     pub device: Device,
     pub layout: Layout,
     pub vit: Vit,
-    pub head: DinoHead,
+    pub head: Head,
 }
 
 impl Network {
     pub fn new(head: HeadConfig) -> Self {
         let mut layout = Layout::default();
         let vit = Vit::new(&mut layout, "backbone.", TINY);
-        let head = DinoHead::new(&mut layout, "head.", head);
+        let head = Head::new(&mut layout, "head.", &head);
         Self { device: device(Precision::F64, 1), layout, vit, head }
     }
 }
@@ -71,6 +71,8 @@ impl Crops {
     pub const SIZES: [(usize, usize, usize); 2] = [(3, 8, 8), (2, 12, 8)];
     /// Images in both groups.
     pub const COUNT: usize = 5;
+    /// Their class and patch tokens.
+    pub const TOKENS: usize = 3 * (1 + 4) + 2 * (1 + 6);
 
     pub fn new(seed: u64) -> Self {
         let values = |g: usize| {

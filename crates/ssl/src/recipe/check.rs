@@ -1,8 +1,8 @@
 //! What must hold between values, and between values and data, before any work starts.
 
 use super::error::RecipeError;
-use super::fields::Recipe;
-use super::values::{Prototypes, Size};
+use super::fields::{Key, Recipe};
+use super::values::{Method, Prototypes, Size};
 
 /// What a recipe needs to know of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,18 @@ impl Facts {
     pub fn size(&self) -> Size {
         Size { height: self.height, width: self.width }
     }
+}
+
+/// Refuses keys that were given although the method has no use for them: they would be ignored without a word.
+pub(super) fn check_scope<'a>(
+    method: Method,
+    given: impl IntoIterator<Item = (&'a Key, &'a str)>,
+) -> Result<(), RecipeError> {
+    let foreign = given.into_iter().find(|(key, _)| !key.scope.includes(method));
+    foreign.map_or(Ok(()), |(key, place)| {
+        let methods = key.scope.names().unwrap_or_default();
+        Err(RecipeError::NotOfMethod { place: place.to_owned(), key: key.name, method, methods })
+    })
 }
 
 /// Refuses a recipe that cannot train.
@@ -135,5 +147,23 @@ impl Recipe {
             said.push("keep_checkpoints 1 leaves nothing to fall back to should the only one be damaged".to_owned());
         }
         said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fields::{OnResume, Scope};
+    use super::super::rule::Rule;
+    use super::*;
+
+    #[test]
+    fn a_key_of_another_method_is_refused_with_its_place() {
+        let key =
+            |scope| Key { name: "patch_drop", meaning: "", rule: || Rule::Flag, on_resume: OnResume::Fixed, scope };
+        let (every, mine, foreign) = (key(Scope::Every), key(Scope::Only(&[Method::Dino])), key(Scope::Only(&[])));
+        assert!(check_scope(Method::Dino, [(&every, "f:1"), (&mine, "f:2")]).is_ok());
+        let message = check_scope(Method::Dino, [(&every, "f:1"), (&foreign, "f:2")]).unwrap_err().to_string();
+        assert!(message.starts_with("f:2: recipe key `patch_drop` does not apply to method `dino`"), "{message}");
+        assert_eq!((every.scope.names(), mine.scope.names()), (None, Some("dino".to_owned())));
     }
 }

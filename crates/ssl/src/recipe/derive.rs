@@ -7,7 +7,7 @@
 use data::Decoding;
 use model::Arch;
 
-use super::check::{Facts, check};
+use super::check::{Facts, check, check_scope};
 use super::error::RecipeError;
 use super::explain::Origin;
 use super::fields::{Given, RawRecipe, Recipe, Sourced};
@@ -69,6 +69,8 @@ impl RawRecipe {
         if facts.images == 0 || facts.size().short() == 0 {
             return Err(RecipeError::NoImages);
         }
+        let method = self.method.as_ref().map_or(Method::Dino, |given| given.value);
+        check_scope(method, self.given())?;
         let images = facts.images;
         let short = facts.size().short();
 

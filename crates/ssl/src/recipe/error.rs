@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::values::Size;
+use super::values::{Method, Size};
 
 /// Why there is no [`Recipe`](super::Recipe).
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +69,18 @@ pub enum RecipeError {
         method: String,
         /// What there is.
         known: String,
+    },
+    /// A key of another method.
+    #[error("{place}: recipe key `{key}` does not apply to method `{method}`, only to {methods}: leave it out")]
+    NotOfMethod {
+        /// Where it stands.
+        place: String,
+        /// The key.
+        key: &'static str,
+        /// The method of the recipe.
+        method: Method,
+        /// The methods that have it.
+        methods: String,
     },
     /// A saved configuration without the facts of its data.
     #[error("{place}: a saved configuration must say in [data] what it was made for: `{key}` is missing or wrong")]

@@ -1,6 +1,9 @@
 //! A recipe as text: the table that is printed, the `config.toml` that is saved, and the difference of two.
 
+use std::error::Error;
 use std::fmt;
+
+use train::run::{Comparison, Difference, RunConfig};
 
 use super::fields::{KEYS, OnResume, Recipe};
 use super::parse::FACTS;
@@ -35,23 +38,6 @@ pub struct Line {
     pub value: String,
     /// Where the value came from.
     pub origin: Origin,
-}
-
-/// A key in which two runs differ.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
-    /// Its name.
-    pub key: String,
-    /// Its value in the saved recipe.
-    pub saved: String,
-    /// Its value in the recipe to continue with.
-    pub now: String,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} saved, {} now", self.key, self.saved, self.now)
-    }
 }
 
 impl Recipe {
@@ -96,10 +82,16 @@ impl Recipe {
     /// Keys that cannot change the weights (how often to log, save and evaluate, how many threads) may differ. The
     /// data must not: its size sets the length of an epoch and so every schedule, its order what is seen when.
     pub fn same_run(&self, now: &Recipe) -> Result<(), Vec<Difference>> {
-        let mut differences: Vec<Difference> = (self.explain().into_iter().zip(now.explain()).zip(KEYS))
-            .filter(|((saved, now), key)| key.on_resume == OnResume::Fixed && saved.value != now.value)
-            .map(|((saved, now), _)| Difference { key: saved.key.to_owned(), saved: saved.value, now: now.value })
-            .collect();
+        let is_fixed = |name: &str| KEYS.iter().any(|key| key.name == name && key.on_resume == OnResume::Fixed);
+        let now_lines = now.explain();
+        let value_now = |name: &str| now_lines.iter().find(|line| line.key == name).map(|line| line.value.clone());
+        let mut differences = Vec::new();
+        for Line { key, value: saved, .. } in self.explain().into_iter().filter(|line| is_fixed(line.key)) {
+            let now = value_now(key).unwrap_or_else(|| "nothing".to_owned());
+            if saved != now {
+                differences.push(Difference { key: key.to_owned(), saved, now });
+            }
+        }
         let (saved, now) = (self.facts, now.facts);
         let mut compare = |key: &str, saved: String, now: String| {
             if saved != now {
@@ -110,6 +102,25 @@ impl Recipe {
         let list = |fingerprint: u64| format!("{fingerprint:016x}");
         compare("list of images (its hash)", list(saved.fingerprint), list(now.fingerprint));
         if differences.is_empty() { Ok(()) } else { Err(differences) }
+    }
+}
+
+impl RunConfig for Recipe {
+    fn to_toml(&self) -> String {
+        self.to_toml()
+    }
+
+    fn compare(&self, saved: &str) -> Result<Comparison, Box<dyn Error + Send + Sync>> {
+        let saved = Recipe::from_toml(saved, "config.toml")?;
+        Ok(match saved.same_run(self) {
+            Err(differences) => Comparison::Other(differences),
+            Ok(()) if saved == *self => Comparison::Same,
+            Ok(()) => Comparison::Continues,
+        })
+    }
+
+    fn keep_checkpoints(&self) -> usize {
+        self.keep_checkpoints()
     }
 }
 
@@ -158,7 +169,8 @@ mod tests {
     #[test]
     fn only_keys_without_influence_on_the_weights_may_change_on_resume() {
         let here = resolve("");
-        let eased = "workers = 3\ncheckpoint_minutes = 1\nlog_every = 1\nkeep_checkpoints = 9\nknn_every = 1";
+        let eased = "workers = 3\ncheckpoint_minutes = 1\nlog_every = 1\nkeep_checkpoints = 9\nknn_every = 1\n\
+                     knn_k = 5\nknn_temperature = 0.1";
         assert_eq!(here.same_run(&resolve(eased)), Ok(()));
         let differences = here.same_run(&resolve("seed = 4\nout_dim = 512")).unwrap_err();
         let shown: Vec<String> = differences.iter().map(Difference::to_string).collect();

@@ -34,6 +34,36 @@ pub(super) enum OnResume {
     Free,
 }
 
+/// Which methods a key applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// All of them.
+    Every,
+    /// These.
+    Only(&'static [Method]),
+}
+
+impl Scope {
+    pub(super) fn includes(self, method: Method) -> bool {
+        match self {
+            Scope::Every => true,
+            Scope::Only(methods) => methods.contains(&method),
+        }
+    }
+
+    /// The methods' names, where they are not all.
+    pub(super) fn names(self) -> Option<String> {
+        match self {
+            Scope::Every => None,
+            Scope::Only(methods) => Some(methods.iter().map(|m| m.as_str()).collect::<Vec<_>>().join(", ")),
+        }
+    }
+}
+
+/// The methods whose teacher is centred and sharpened by a temperature of its own, and whose prototypes are weight-normalised.
+const CENTERED: Scope = Scope::Only(&[Method::Dino]);
+const EVERY: Scope = Scope::Every;
+
 /// One row of the table below.
 pub(super) struct Key {
     pub(super) name: &'static str,
@@ -41,10 +71,11 @@ pub(super) struct Key {
     pub(super) meaning: &'static str,
     pub(super) rule: fn() -> Rule,
     pub(super) on_resume: OnResume,
+    pub(super) scope: Scope,
 }
 
 macro_rules! recipe {
-    ($($(#[doc = $doc:literal])+ $key:ident: $type:ty, $rule:expr, $on_resume:ident;)+) => {
+    ($($(#[doc = $doc:literal])+ $key:ident: $type:ty, $rule:expr, $on_resume:ident, $scope:ident;)+) => {
         /// What a recipe file, `--set` and flags asked for; absent keys are filled in by [`RawRecipe::resolve`].
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct RawRecipe { $(pub(super) $key: Option<Given<$type>>,)+ }
@@ -63,6 +94,12 @@ macro_rules! recipe {
                 Ok(())
             }
 
+            /// The keys that were given, each with where.
+            pub(super) fn given(&self) -> Vec<(&'static Key, &str)> {
+                let places = [$(self.$key.as_ref().map(|given| given.place.as_str()),)+];
+                KEYS.iter().zip(places).filter_map(|(key, place)| Some((key, place?))).collect()
+            }
+
             /// This recipe with every key that `over` sets taken from there.
             pub fn overlaid_by(self, over: RawRecipe) -> RawRecipe {
                 RawRecipe { $($key: over.$key.or(self.$key),)+ }
@@ -78,13 +115,15 @@ macro_rules! recipe {
         impl Recipe {
             $($(#[doc = $doc])+ pub fn $key(&self) -> $type { self.$key.value })+
 
-            /// Every key with its value and where that came from, in the order of the table.
+            /// Every key that applies to the method with its value and where that came from, in the order of the table.
             pub fn explain(&self) -> Vec<Line> {
-                vec![$(Line {
+                let lines = [$(Line {
                     key: stringify!($key),
                     value: self.$key.value.show(),
                     origin: self.$key.origin.clone(),
-                },)+]
+                },)+];
+                let method = self.method.value;
+                lines.into_iter().zip(KEYS).filter(|(_, key)| key.scope.includes(method)).map(|(line, _)| line).collect()
             }
         }
 
@@ -100,6 +139,7 @@ macro_rules! recipe {
                 meaning: concat!($($doc),+),
                 rule: || $rule,
                 on_resume: OnResume::$on_resume,
+                scope: $scope,
             },)+];
     };
 }
@@ -117,118 +157,118 @@ fn bad_value(key: &str, value: &Value, rule: &Rule, place: &str) -> RecipeError 
 
 recipe! {
     /// Training method.
-    method: Method, Rule::Choice(Method::WORDS), Fixed;
+    method: Method, Rule::Choice(Method::WORDS), Fixed, EVERY;
     /// What the prototypes' norms mean.
-    prototypes: Prototypes, Rule::Choice(Prototypes::WORDS), Fixed;
+    prototypes: Prototypes, Rule::Choice(Prototypes::WORDS), Fixed, EVERY;
     /// Where the teacher is centred.
-    centering: Centering, Rule::Choice(Centering::WORDS), Fixed;
+    centering: Centering, Rule::Choice(Centering::WORDS), Fixed, CENTERED;
 
     /// Backbone.
-    arch: Arch, Rule::Choice(&Arch::NAMES), Fixed;
+    arch: Arch, Rule::Choice(&Arch::NAMES), Fixed, EVERY;
     /// Side of a patch in pixels.
-    patch_size: usize, Rule::Whole(1, 1024), Fixed;
+    patch_size: usize, Rule::Whole(1, 1024), Fixed, EVERY;
     /// Largest drop-path rate of the student; block i has its share i / (depth - 1).
-    drop_path: f64, below(0.0, 1.0), Fixed;
+    drop_path: f64, below(0.0, 1.0), Fixed, EVERY;
 
     /// Channels that images are brought to: 3 for colour, 1 for grey, any other number as the files have it.
-    channels: usize, Rule::Whole(1, data::transform::MAX_CHANNELS as u64), Fixed;
+    channels: usize, Rule::Whole(1, data::transform::MAX_CHANNELS as u64), Fixed, EVERY;
     /// Whether large photographs may be decoded smaller than they are.
-    decoding: Decoding, Rule::Choice(&Decoding::NAMES), Fixed;
+    decoding: Decoding, Rule::Choice(&Decoding::NAMES), Fixed, EVERY;
     /// Size of the two global views in pixels.
-    global_size: Size, Rule::Size, Fixed;
+    global_size: Size, Rule::Size, Fixed, EVERY;
     /// Size of the local views in pixels.
-    local_size: Size, Rule::Size, Fixed;
+    local_size: Size, Rule::Size, Fixed, EVERY;
     /// Number of local views.
-    local_crops: usize, Rule::Whole(0, 256), Fixed;
+    local_crops: usize, Rule::Whole(0, 256), Fixed, EVERY;
     /// Shares of the image's area that a global view may cover.
-    global_scale: Interval, Rule::Interval, Fixed;
+    global_scale: Interval, Rule::Interval, Fixed, EVERY;
     /// Shares of the image's area that a local view may cover.
-    local_scale: Interval, Rule::Interval, Fixed;
+    local_scale: Interval, Rule::Interval, Fixed, EVERY;
     /// Largest standard deviation of a view's blur in pixels; the smallest is a twentieth of it.
-    blur_sigma: f64, above(0.0, 100.0), Fixed;
+    blur_sigma: f64, above(0.0, 100.0), Fixed, EVERY;
 
     /// Number of prototypes K.
-    out_dim: usize, Rule::Whole(2, 1 << 24), Fixed;
+    out_dim: usize, Rule::Whole(2, 1 << 24), Fixed, EVERY;
     /// Width of the head's hidden layers.
-    head_hidden: usize, Rule::Whole(1, 65_536), Fixed;
+    head_hidden: usize, Rule::Whole(1, 65_536), Fixed, EVERY;
     /// Width p of the head's output, the dimension of the sphere's space.
-    head_bottleneck: usize, Rule::Whole(2, 65_536), Fixed;
+    head_bottleneck: usize, Rule::Whole(2, 65_536), Fixed, EVERY;
     /// Linear layers of the head before the prototypes.
-    head_layers: usize, Rule::Whole(1, 16), Fixed;
+    head_layers: usize, Rule::Whole(1, 16), Fixed, EVERY;
     /// Whether the head has batch normalisation.
-    head_batch_norm: bool, Rule::Flag, Fixed;
+    head_batch_norm: bool, Rule::Flag, Fixed, EVERY;
 
     /// Passes over the data.
-    epochs: usize, Rule::Whole(1, 1_000_000), Fixed;
+    epochs: usize, Rule::Whole(1, 1_000_000), Fixed, EVERY;
     /// Images in a step.
-    batch_size: usize, Rule::Whole(1, 1_000_000), Fixed;
+    batch_size: usize, Rule::Whole(1, 1_000_000), Fixed, EVERY;
     /// Base learning rate for 256 images; the peak is lr * batch_size / 256.
-    lr: f64, above(0.0, 10.0), Fixed;
+    lr: f64, above(0.0, 10.0), Fixed, EVERY;
     /// Learning rate at the end.
-    min_lr: f64, between(0.0, 10.0), Fixed;
+    min_lr: f64, between(0.0, 10.0), Fixed, EVERY;
     /// Epochs, possibly a fraction, in which the learning rate rises from 0.
-    warmup_epochs: f64, between(0.0, 1e6), Fixed;
+    warmup_epochs: f64, between(0.0, 1e6), Fixed, EVERY;
     /// Weight decay at the start.
-    weight_decay: f64, between(0.0, 10.0), Fixed;
+    weight_decay: f64, between(0.0, 10.0), Fixed, EVERY;
     /// Weight decay at the end.
-    weight_decay_end: f64, between(0.0, 10.0), Fixed;
+    weight_decay_end: f64, between(0.0, 10.0), Fixed, EVERY;
     /// Largest gradient norm of each parameter tensor; 0 switches clipping off.
-    clip_grad: f64, between(0.0, 1e6), Fixed;
+    clip_grad: f64, between(0.0, 1e6), Fixed, EVERY;
     /// Epochs in which the prototypes stay as they are.
-    freeze_last_layer: usize, Rule::Whole(0, 1_000_000), Fixed;
+    freeze_last_layer: usize, Rule::Whole(0, 1_000_000), Fixed, CENTERED;
     /// First-moment decay of AdamW.
-    adam_beta1: f64, below(0.0, 1.0), Fixed;
+    adam_beta1: f64, below(0.0, 1.0), Fixed, EVERY;
     /// Second-moment decay of AdamW.
-    adam_beta2: f64, below(0.0, 1.0), Fixed;
+    adam_beta2: f64, below(0.0, 1.0), Fixed, EVERY;
     /// Denominator offset of AdamW.
-    adam_eps: f64, between(1e-30, 1.0), Fixed;
+    adam_eps: f64, between(1e-30, 1.0), Fixed, EVERY;
     /// Whether weight decay pulls on the prototypes' norms where they are free.
-    decay_prototype_scale: bool, Rule::Flag, Fixed;
+    decay_prototype_scale: bool, Rule::Flag, Fixed, CENTERED;
 
     /// Teacher momentum at the start.
-    momentum_teacher: f64, between(0.0, 1.0), Fixed;
+    momentum_teacher: f64, between(0.0, 1.0), Fixed, EVERY;
     /// Teacher momentum at the end.
-    momentum_teacher_end: f64, between(0.0, 1.0), Fixed;
+    momentum_teacher_end: f64, between(0.0, 1.0), Fixed, EVERY;
     /// Student temperature tau_s.
-    student_temp: f64, above(0.0, 10.0), Fixed;
+    student_temp: f64, above(0.0, 10.0), Fixed, EVERY;
     /// Teacher temperature tau_t at the start.
-    warmup_teacher_temp: f64, above(0.0, 10.0), Fixed;
+    warmup_teacher_temp: f64, above(0.0, 10.0), Fixed, CENTERED;
     /// Teacher temperature tau_t after its warm-up.
-    teacher_temp: f64, above(0.0, 10.0), Fixed;
+    teacher_temp: f64, above(0.0, 10.0), Fixed, CENTERED;
     /// Epochs over which the teacher temperature goes from the one to the other.
-    warmup_teacher_temp_epochs: usize, Rule::Whole(0, 1_000_000), Fixed;
+    warmup_teacher_temp_epochs: usize, Rule::Whole(0, 1_000_000), Fixed, CENTERED;
     /// Momentum of the centre.
-    center_momentum: f64, between(0.0, 1.0), Fixed;
+    center_momentum: f64, between(0.0, 1.0), Fixed, CENTERED;
     /// Lower bound of the log-probabilities that enter the centre.
-    center_floor: Option<f64>, Rule::RealOrOff(-1e6, 0.0), Fixed;
+    center_floor: Option<f64>, Rule::RealOrOff(-1e6, 0.0), Fixed, CENTERED;
 
     /// Seed of everything random.
-    seed: u64, Rule::Whole(0, i64::MAX as u64), Fixed;
+    seed: u64, Rule::Whole(0, i64::MAX as u64), Fixed, EVERY;
     /// Threads that prepare images; 0 is one for each core.
-    workers: usize, Rule::Whole(0, 1024), Free;
+    workers: usize, Rule::Whole(0, 1024), Free, EVERY;
     /// Parts in which the images of a step are taken one after another, their gradients added up: less memory. The same
     /// numbers up to rounding, unless the head has batch normalisation, whose statistics are then those of a part.
-    accumulate: usize, Rule::Whole(1, 65_536), Fixed;
-    /// Whether only the input of each block is kept and the block computed again in the backward pass: less memory, a
-    /// quarter more time, the same numbers.
-    checkpoint_activations: bool, Rule::Flag, Free;
+    accumulate: usize, Rule::Whole(1, 65_536), Fixed, EVERY;
+    /// Whether only the input of each block is kept and the rest recomputed in the backward pass: less memory, a quarter
+    /// more time, the same numbers.
+    checkpoint_activations: bool, Rule::Flag, Free, EVERY;
     /// Share of the images that may be unreadable before the run stops.
-    max_bad_share: f64, between(0.0, 1.0), Free;
+    max_bad_share: f64, between(0.0, 1.0), Free, EVERY;
     /// Epochs between two online kNN evaluations; 0 switches them off.
-    knn_every: usize, Rule::Whole(0, 1_000_000), Free;
+    knn_every: usize, Rule::Whole(0, 1_000_000), Free, EVERY;
     /// Neighbours of the online kNN evaluation.
-    knn_k: usize, Rule::Whole(1, 100_000), Fixed;
+    knn_k: usize, Rule::Whole(1, 100_000), Free, EVERY;
     /// Training images among which it looks for neighbours, at most; always the same ones. More give a higher figure.
     /// Without held-out images it classifies each of them by the others.
-    knn_voters: usize, Rule::Whole(2, 50_000), Free;
+    knn_voters: usize, Rule::Whole(2, 50_000), Free, EVERY;
     /// Held-out images that it classifies, at most; always the same ones.
-    knn_queries: usize, Rule::Whole(1, 50_000), Free;
+    knn_queries: usize, Rule::Whole(1, 50_000), Free, EVERY;
     /// Temperature of the neighbours' votes.
-    knn_temperature: f64, above(0.0, 10.0), Fixed;
+    knn_temperature: f64, above(0.0, 10.0), Free, EVERY;
     /// Minutes between two checkpoints; 0 saves after every step.
-    checkpoint_minutes: f64, between(0.0, 1e6), Free;
+    checkpoint_minutes: f64, between(0.0, 1e6), Free, EVERY;
     /// Checkpoints to keep.
-    keep_checkpoints: usize, Rule::Whole(1, 1_000_000), Free;
+    keep_checkpoints: usize, Rule::Whole(1, 1_000_000), Free, EVERY;
     /// Steps between two lines of the metrics log.
-    log_every: usize, Rule::Whole(1, 1_000_000_000), Free;
+    log_every: usize, Rule::Whole(1, 1_000_000_000), Free, EVERY;
 }

@@ -25,8 +25,9 @@ mod values;
 
 pub use check::Facts;
 pub use error::RecipeError;
-pub use explain::{Difference, Line, Origin};
+pub use explain::{Line, Origin};
 pub use fields::{RawRecipe, Recipe};
+pub use parse::of_run;
 pub use values::{Centering, Interval, Method, Prototypes, Size};
 
 /// The names of all recipe keys, in the order in which they are printed.
@@ -43,6 +44,8 @@ pub struct KeyHelp {
     pub meaning: &'static str,
     /// The values that it takes.
     pub allowed: String,
+    /// The methods that it applies to, where they are not all.
+    pub methods: Option<String>,
 }
 
 /// All keys of a recipe.
@@ -51,5 +54,6 @@ pub fn help() -> impl Iterator<Item = KeyHelp> {
         name: key.name,
         meaning: key.meaning.trim(),
         allowed: (key.rule)().to_string(),
+        methods: key.scope.names(),
     })
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use toml::{Table, Value};
+use train::run::{RunError, RunReader};
 
 use super::check::Facts;
 use super::error::RecipeError;
@@ -79,6 +80,12 @@ impl Recipe {
         };
         RawRecipe::from_toml(text, place)?.resolve(&facts)
     }
+}
+
+/// The recipe of a run.
+pub fn of_run(run: &RunReader) -> Result<Recipe, RunError> {
+    let (text, path) = run.config()?;
+    Recipe::from_toml(&text, "config.toml").map_err(|source| RunError::Config { path, source: source.into() })
 }
 
 fn parse(text: &str, place: &str) -> Result<Table, RecipeError> {

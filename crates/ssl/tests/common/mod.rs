@@ -1,6 +1,47 @@
-//! What the golden tests share: a device that computes in double precision, and comparison by printed digits.
+//! What the tests of learners share: small networks, a device that computes in double precision, and comparison by printed
+//! digits.
+#![allow(dead_code, reason = "each test binary uses its own part")]
 
+use data::views::MultiCrop;
+use model::{HeadConfig, VitConfig};
+use ssl::learner::{Learner, LearnerOptions};
+use ssl::method::dino::{Dino, DinoOptions};
+use ssl::recipe::{Centering, Prototypes};
+use ssl::target::TargetOptions;
+use ssl::view_plan::ViewPlan;
+use tensor::ops::AdamW;
 use tensor::{CpuOptions, Device, Precision};
+use train::curve::Curve;
+use train::optimizer::OptimizerOptions;
+
+/// A backbone trained with clipping at `clip`.
+pub fn learner_options(vit: VitConfig, clip: f64, seed: u64) -> LearnerOptions {
+    let optimizer = OptimizerOptions { adam: AdamW::default(), clip };
+    LearnerOptions { vit, optimizer, seed, accumulate: 1, checkpoint_activations: false }
+}
+
+/// DINO on global views of the first side and local ones of the second.
+pub fn dino_options(
+    (prototypes, centering): (Prototypes, Centering),
+    head: HeadConfig,
+    (global, local, local_crops): (usize, usize, usize),
+) -> DinoOptions {
+    let views =
+        MultiCrop { global_size: (global, global), local_size: (local, local), local_crops, ..MultiCrop::dino() };
+    DinoOptions {
+        views: ViewPlan::multi_crop(&views, 3),
+        head,
+        target: TargetOptions { prototypes, centering, center_momentum: 0.9, center_floor: None },
+        student_temperature: 0.1,
+        teacher_temperature: Curve::Constant(0.04),
+        decay_magnitude: true,
+    }
+}
+
+/// A learner of DINO.
+pub fn dino(device: &Device, options: &LearnerOptions, dino: &DinoOptions) -> Learner<Dino> {
+    Learner::new(device, options, |layout, _, device| Dino::new(layout, device, dino.clone()).map(Box::new)).unwrap()
+}
 
 /// Double precision on two threads; the number of threads changes no bit.
 pub fn f64_device() -> Device {

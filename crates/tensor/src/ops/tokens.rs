@@ -51,24 +51,23 @@ pub enum PixelData<'a> {
 }
 
 impl<'a> Pixels<'a> {
-    /// Some of the images that a group of views shows, view by view: `batch` images follow each other in each view.
-    pub fn images_of_each_view(&self, batch: usize, images: Range<usize>) -> Vec<Pixels<'a>> {
+    /// Some of the images, by their numbers.
+    ///
+    /// # Panics
+    /// When there are not as many images of bytes or values.
+    pub fn slice(&self, images: Range<usize>) -> Pixels<'a> {
         let one = self.height * self.width * self.channels;
-        (0..self.count / batch)
-            .map(|view| {
-                let (from, to) = ((view * batch + images.start) * one, (view * batch + images.end) * one);
-                let data = match self.data {
-                    PixelData::Bytes { pixels, mean, deviation } => {
-                        PixelData::Bytes { pixels: &pixels[from..to], mean, deviation }
-                    }
-                    PixelData::Uploaded { pixels, first, mean, deviation } => {
-                        PixelData::Uploaded { pixels, first: first + from, mean, deviation }
-                    }
-                    PixelData::Values(values) => PixelData::Values(&values[from..to]),
-                };
-                Pixels { count: images.len(), data, ..*self }
-            })
-            .collect()
+        let (from, to) = (images.start * one, images.end * one);
+        let data = match self.data {
+            PixelData::Bytes { pixels, mean, deviation } => {
+                PixelData::Bytes { pixels: &pixels[from..to], mean, deviation }
+            }
+            PixelData::Uploaded { pixels, first, mean, deviation } => {
+                PixelData::Uploaded { pixels, first: first + from, mean, deviation }
+            }
+            PixelData::Values(values) => PixelData::Values(&values[from..to]),
+        };
+        Pixels { count: images.len(), data, ..*self }
     }
 
     /// Whole patches of each image.

@@ -9,14 +9,15 @@ use files::{UNFINISHED, sync_folder_of};
 
 use super::atomic::replace_with;
 use super::checkpoint::Checkpoints;
+use super::config::{Comparison, RunConfig};
 use super::error::RunError;
 use super::metrics::{MetricsLog, Truncated};
+use super::reader::RunReader;
 use super::tensorboard::EventLog;
-use crate::recipe::Recipe;
 
-const CONFIG: &str = "config.toml";
-const METRICS: &str = "metrics.jsonl";
-const CHECKPOINTS: &str = "checkpoints";
+pub(super) const CONFIG: &str = "config.toml";
+pub(super) const METRICS: &str = "metrics.jsonl";
+pub(super) const CHECKPOINTS: &str = "checkpoints";
 const LOCK: &str = ".lock";
 
 /// A run folder that this process, and no other, trains into.
@@ -30,8 +31,8 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Creates the folder for this recipe, or opens it if it holds a run that this recipe continues.
-    pub fn open(root: &Path, recipe: &Recipe) -> Result<Self, RunError> {
+    /// Creates the folder for a run with these settings, or opens it if it holds a run that they continue.
+    pub fn open(root: &Path, config: &dyn RunConfig) -> Result<Self, RunError> {
         // Looked at before anything is written: a folder that is not ours stays as it is.
         refuse_foreign(root)?;
         if !root.exists() {
@@ -42,19 +43,13 @@ impl RunFolder {
         // And once more: another process may have started its run here before the lock was ours.
         refuse_foreign(root)?;
         let is_new = !is_run(root);
-        let changed = if is_new {
-            true
-        } else {
-            let saved = read_config(root)?;
-            saved.same_run(recipe).map_err(|differences| RunError::OtherRun { path: root.to_owned(), differences })?;
-            saved != *recipe
-        };
+        let is_saved = !is_new && is_saved(root, config)?;
         let checkpoints = root.join(CHECKPOINTS);
         fs::create_dir_all(&checkpoints).map_err(|source| RunError::from_io("create", &checkpoints, 0, source))?;
-        if changed {
-            replace_with(&root.join(CONFIG), recipe.to_toml().as_bytes())?;
+        if !is_saved {
+            replace_with(&root.join(CONFIG), config.to_toml().as_bytes())?;
         }
-        Ok(Self { root: root.to_owned(), is_new, keep: recipe.keep_checkpoints(), _lock: lock })
+        Ok(Self { root: root.to_owned(), is_new, keep: config.keep_checkpoints(), _lock: lock })
     }
 
     /// The folder.
@@ -95,24 +90,13 @@ pub fn is_run(root: &Path) -> bool {
     root.join(CONFIG).is_file()
 }
 
-/// The recipe of the run in a folder, for those who only read it.
-pub fn read_config(root: &Path) -> Result<Recipe, RunError> {
-    if !is_run(root) {
-        return Err(RunError::NotARun { path: root.to_owned() });
-    }
-    let path = root.join(CONFIG);
-    let text = fs::read_to_string(&path).map_err(|source| RunError::reading(&path, source))?;
-    Recipe::from_toml(&text, CONFIG).map_err(|source| RunError::Config { path, source })
-}
-
-impl Checkpoints {
-    /// The checkpoints of the run in a folder, for those who only read them.
-    pub fn of_run(root: &Path) -> Result<Self, RunError> {
-        if is_run(root) {
-            Ok(Self::new(root.join(CHECKPOINTS), 1))
-        } else {
-            Err(RunError::NotARun { path: root.to_owned() })
-        }
+/// Whether the folder's run has exactly these settings; an error where they are those of another run.
+fn is_saved(root: &Path, config: &dyn RunConfig) -> Result<bool, RunError> {
+    let (saved, path) = RunReader::open(root)?.config()?;
+    match config.compare(&saved).map_err(|source| RunError::Config { path, source })? {
+        Comparison::Same => Ok(true),
+        Comparison::Continues => Ok(false),
+        Comparison::Other(differences) => Err(RunError::OtherRun { path: root.to_owned(), differences }),
     }
 }
 
@@ -173,44 +157,62 @@ fn lock(root: &Path) -> Result<File, RunError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::metrics::Record;
     use super::*;
-    use crate::recipe::{Facts, RawRecipe};
+    use crate::run::{Difference, Record};
 
-    fn recipe(text: &str) -> Recipe {
-        let facts = Facts { images: 5_000, height: 32, width: 32, labelled: true, fingerprint: 7 };
-        RawRecipe::from_toml(text, "test").unwrap().resolve(&facts).unwrap()
+    /// Settings of two numbers, of which a run may change the second.
+    struct Settings(u32, u32);
+
+    impl RunConfig for Settings {
+        fn to_toml(&self) -> String {
+            format!("{} {}", self.0, self.1)
+        }
+
+        fn compare(&self, saved: &str) -> Result<Comparison, Box<dyn std::error::Error + Send + Sync>> {
+            let (first, second) = saved.split_once(' ').ok_or("they are not two numbers")?;
+            let (first, second): (u32, u32) = (first.parse()?, second.parse()?);
+            let difference = || Difference { key: "seed".into(), saved: first.to_string(), now: self.0.to_string() };
+            Ok(match (first == self.0, second == self.1) {
+                (false, _) => Comparison::Other(vec![difference()]),
+                (true, false) => Comparison::Continues,
+                (true, true) => Comparison::Same,
+            })
+        }
+
+        fn keep_checkpoints(&self) -> usize {
+            1
+        }
     }
 
     #[test]
     fn the_same_recipe_continues_a_run_and_a_different_one_is_refused_with_its_differences() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("deep/run");
-        assert!(RunFolder::open(&root, &recipe("seed = 1")).unwrap().is_new());
-        assert!(!RunFolder::open(&root, &recipe("seed = 1")).unwrap().is_new());
+        assert!(RunFolder::open(&root, &Settings(1, 0)).unwrap().is_new());
+        assert!(!RunFolder::open(&root, &Settings(1, 0)).unwrap().is_new());
         let before = fs::read(root.join(CONFIG)).unwrap();
-        let message = RunFolder::open(&root, &recipe("seed = 2\nout_dim = 64")).unwrap_err().to_string();
+        let message = RunFolder::open(&root, &Settings(2, 0)).unwrap_err().to_string();
         assert!(message.contains("holds another run"), "{message}");
-        assert!(message.contains("\n  out_dim: 1024 saved, 64 now\n  seed: 1 saved, 2 now\n"), "{message}");
+        assert!(message.contains("\n  seed: 1 saved, 2 now\n"), "{message}");
         assert_eq!(fs::read(root.join(CONFIG)).unwrap(), before, "nothing was overwritten");
     }
 
     #[test]
     fn settings_that_may_change_are_saved_anew() {
         let folder = tempfile::tempdir().unwrap();
-        RunFolder::open(folder.path(), &recipe("")).unwrap();
-        RunFolder::open(folder.path(), &recipe("log_every = 3")).unwrap();
-        assert_eq!(read_config(folder.path()).unwrap().log_every(), 3);
+        RunFolder::open(folder.path(), &Settings(1, 0)).unwrap();
+        RunFolder::open(folder.path(), &Settings(1, 3)).unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join(CONFIG)).unwrap(), "1 3");
     }
 
     #[test]
     fn two_processes_cannot_train_into_one_folder() {
         let folder = tempfile::tempdir().unwrap();
-        let first = RunFolder::open(folder.path(), &recipe("")).unwrap();
-        let message = RunFolder::open(folder.path(), &recipe("")).unwrap_err().to_string();
+        let first = RunFolder::open(folder.path(), &Settings(1, 0)).unwrap();
+        let message = RunFolder::open(folder.path(), &Settings(1, 0)).unwrap_err().to_string();
         assert!(message.contains(&format!("another process (process {})", std::process::id())), "{message}");
         drop(first);
-        RunFolder::open(folder.path(), &recipe("")).unwrap();
+        RunFolder::open(folder.path(), &Settings(1, 0)).unwrap();
     }
 
     #[test]
@@ -219,13 +221,12 @@ mod tests {
         for name in ["holiday.jpg", "b", "c", "d"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        let message = RunFolder::open(folder.path(), &recipe("")).unwrap_err().to_string();
+        let message = RunFolder::open(folder.path(), &Settings(1, 0)).unwrap_err().to_string();
         assert!(message.contains("already holds other files (b, c, d and 1 more)"), "{message}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
         let file = folder.path().join("b");
-        assert!(matches!(RunFolder::open(&file, &recipe("")), Err(RunError::NotAFolder { .. })));
-        assert!(matches!(read_config(folder.path()), Err(RunError::NotARun { .. })));
-        assert!(matches!(Checkpoints::of_run(folder.path()), Err(RunError::NotARun { .. })));
+        assert!(matches!(RunFolder::open(&file, &Settings(1, 0)), Err(RunError::NotAFolder { .. })));
+        assert!(matches!(RunReader::open(folder.path()), Err(RunError::NotARun { .. })));
     }
 
     #[test]
@@ -234,7 +235,7 @@ mod tests {
         fs::write(folder.path().join(LOCK), "process 1").unwrap();
         fs::write(folder.path().join("config.toml.tmp"), "method = ").unwrap();
         fs::create_dir(folder.path().join(CHECKPOINTS)).unwrap();
-        assert!(RunFolder::open(folder.path(), &recipe("")).unwrap().is_new());
+        assert!(RunFolder::open(folder.path(), &Settings(1, 0)).unwrap().is_new());
     }
 
     #[test]
@@ -242,21 +243,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(CHECKPOINTS)).unwrap();
         fs::write(folder.path().join("checkpoints/step-00000001.safetensors"), "").unwrap();
-        assert!(matches!(RunFolder::open(folder.path(), &recipe("")), Err(RunError::Unrelated { .. })));
+        assert!(matches!(RunFolder::open(folder.path(), &Settings(1, 0)), Err(RunError::Unrelated { .. })));
     }
 
     #[test]
     fn a_damaged_configuration_is_an_error_not_a_new_run() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join(CONFIG), "epochs = = 3").unwrap();
-        let message = RunFolder::open(folder.path(), &recipe("")).unwrap_err().to_string();
-        assert!(message.contains("saved settings cannot be read: config.toml:1: not a TOML file"), "{message}");
+        fs::write(folder.path().join(CONFIG), "epochs").unwrap();
+        let message = RunFolder::open(folder.path(), &Settings(1, 0)).unwrap_err().to_string();
+        assert!(message.contains("saved settings cannot be read: they are not two numbers"), "{message}");
     }
 
     #[test]
     fn a_run_has_its_log_events_checkpoints_and_other_files() {
         let folder = tempfile::tempdir().unwrap();
-        let run = RunFolder::open(folder.path(), &recipe("keep_checkpoints = 1")).unwrap();
+        let run = RunFolder::open(folder.path(), &Settings(1, 0)).unwrap();
         let record = Record::new(0).number("loss", 1.0);
         run.metrics(None).unwrap().0.append(&record).unwrap();
         run.events(0).unwrap().append(&record).unwrap();
@@ -264,7 +265,7 @@ mod tests {
         run.checkpoints().write(2, &[], "{}").unwrap();
         run.write("report.html", b"<html>").unwrap();
         assert_eq!(fs::read_to_string(run.root().join(METRICS)).unwrap(), "{\"step\":0,\"loss\":1.0}\n");
-        let read = Checkpoints::of_run(folder.path()).unwrap();
+        let read = RunReader::open(folder.path()).unwrap().checkpoints();
         assert_eq!(read.latest_valid().unwrap().checkpoint.unwrap().step(), 2);
         assert_eq!(read.list().unwrap().len(), 1);
     }

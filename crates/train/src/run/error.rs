@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::checkpoint::Skipped;
-use crate::recipe::{Difference, RecipeError};
+use super::config::Difference;
 
 /// Why a run cannot start, go on or be saved.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ pub enum RunError {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: RecipeError,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Another process trains into the folder.
     #[error("{}: another process ({holder}) is training into this folder; stop it, or give another --out", path.display())]

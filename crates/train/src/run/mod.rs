@@ -6,15 +6,21 @@
 
 mod atomic;
 mod checkpoint;
+mod config;
 mod error;
 mod folder;
 mod format;
 mod metrics;
+mod reader;
+mod result;
 mod tensorboard;
 
 pub use checkpoint::{Checkpoints, Recovered, Skipped};
+pub use config::{Comparison, Difference, RunConfig};
 pub use error::RunError;
-pub use folder::{RunFolder, is_run, read_config};
+pub use folder::{RunFolder, is_run};
 pub use format::{Checkpoint, Damage, Element, TensorRef};
 pub use metrics::{MetricsLog, Record, Truncated};
+pub use reader::RunReader;
+pub use result::{KnnTable, RESULT_FILE, RunResult};
 pub use tensorboard::EventLog;

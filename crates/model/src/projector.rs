@@ -1,0 +1,142 @@
+//! A projection head's MLP: from features to unit vectors.
+
+use tensor::ops::{self, BatchStatistics, GeluSaved};
+use tensor::{ParamId, ParamSet, Tensor};
+
+use crate::layers::Linear;
+use crate::layout::{Init, Layout};
+
+const NORMALIZE_EPSILON: f64 = 1e-12;
+const BATCH_NORM_EPSILON: f64 = 1e-5;
+
+/// The shape of a projector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectorConfig {
+    /// Width of the features.
+    pub inputs: usize,
+    /// Width of the hidden layers.
+    pub hidden: usize,
+    /// p, the dimension of the sphere's space.
+    pub outputs: usize,
+    /// Linear layers, at least one.
+    pub layers: usize,
+    /// Batch norm after each hidden linear layer.
+    pub batch_norm: bool,
+}
+
+/// Linear layers with GELU between them, and unit length at the end.
+#[derive(Clone, Debug)]
+pub struct Projector {
+    hidden: Vec<Hidden>,
+    last: Linear,
+}
+
+#[derive(Clone, Debug)]
+struct Hidden {
+    linear: Linear,
+    batch_norm: Option<(ParamId, ParamId)>,
+}
+
+/// Unit vectors y [rows, p], and what the derivative needs.
+#[derive(Debug)]
+pub struct Projected {
+    /// The unit vectors.
+    pub y: Tensor,
+    norms: Tensor,
+    features: Tensor,
+    hidden: Vec<HiddenSaved>,
+}
+
+#[derive(Debug)]
+struct HiddenSaved {
+    activation: GeluSaved,
+    /// What the batch norm was applied to, and its statistics.
+    batch_norm: Option<(Tensor, BatchStatistics)>,
+}
+
+impl Projector {
+    /// Adds the parameters of a projector to a layout, their names beginning with `name`, as DINO's head calls its MLP.
+    pub fn new(layout: &mut Layout, name: &str, config: &ProjectorConfig) -> Self {
+        // Names count the modules of the reference's MLP: Linear, (BatchNorm,) GELU, ...
+        let stride = if config.batch_norm { 3 } else { 2 };
+        let hidden_layers = config.layers.saturating_sub(1);
+        let mut inputs = config.inputs;
+        let mut hidden = Vec::new();
+        for i in 0..hidden_layers {
+            let linear = Linear::new(layout, &format!("{name}.{}", i * stride), inputs, config.hidden);
+            let batch_norm = config.batch_norm.then(|| {
+                let name = format!("{name}.{}", i * stride + 1);
+                let weight = layout.add(format!("{name}.weight"), &[config.hidden], Init::Constant(1.0));
+                (weight, layout.add(format!("{name}.bias"), &[config.hidden], Init::Constant(0.0)))
+            });
+            hidden.push(Hidden { linear, batch_norm });
+            inputs = config.hidden;
+        }
+        // A projector of one layer is a bare linear layer in the reference, without a number in its name.
+        let last = match hidden_layers {
+            0 => Linear::new(layout, name, inputs, config.outputs),
+            n => Linear::new(layout, &format!("{name}.{}", n * stride), inputs, config.outputs),
+        };
+        Self { hidden, last }
+    }
+
+    /// Features to unit vectors.
+    pub fn forward(&self, p: &ParamSet, features: Tensor) -> Projected {
+        let mut hidden: Vec<HiddenSaved> = Vec::with_capacity(self.hidden.len());
+        let mut x = None;
+        for layer in &self.hidden {
+            let affine = layer.linear.affine(p);
+            let input = x.as_ref().unwrap_or(&features);
+            let (activated, saved) = match layer.batch_norm {
+                None => {
+                    let (activated, activation) = ops::linear_gelu(input, &affine);
+                    (activated, HiddenSaved { activation, batch_norm: None })
+                }
+                Some((weight, bias)) => {
+                    let linear = ops::linear(input, &affine);
+                    let (pre, statistics) = ops::batch_norm(&linear, &p[weight], &p[bias], BATCH_NORM_EPSILON);
+                    let activated = ops::gelu(&pre);
+                    let batch_norm = Some((linear, statistics));
+                    (activated, HiddenSaved { activation: GeluSaved::new(pre), batch_norm })
+                }
+            };
+            if let (Some(layer), Some(x)) = (hidden.last_mut(), x) {
+                layer.activation.keep(x);
+            }
+            hidden.push(saved);
+            x = Some(activated);
+        }
+        let bottleneck = ops::linear(x.as_ref().unwrap_or(&features), &self.last.affine(p));
+        if let (Some(layer), Some(x)) = (hidden.last_mut(), x) {
+            layer.activation.keep(x);
+        }
+        let (y, norms) = ops::l2_normalize(&bottleneck, NORMALIZE_EPSILON);
+        Projected { y, norms, features, hidden }
+    }
+
+    /// From the gradient of the unit vectors to that of the features; adds those of the parameters.
+    pub fn backward(&self, p: &ParamSet, projected: Projected, dy: &Tensor, grads: &mut ParamSet) -> Tensor {
+        let Projected { y, norms, features, hidden } = projected;
+        let mut d_output = ops::l2_normalize_backward(&y, &norms, NORMALIZE_EPSILON, dy);
+        let mut above = &self.last;
+        for (layer, saved) in self.hidden.iter().zip(hidden).rev() {
+            let mut d_pre = above.backward_through_gelu(&d_output, p, saved.activation, grads);
+            if let (Some((weight, bias)), Some((linear, statistics))) = (layer.batch_norm, &saved.batch_norm) {
+                let (d_weight, d_bias) = grads.pair_mut(weight, bias);
+                d_pre = ops::batch_norm_backward(
+                    linear,
+                    statistics,
+                    &p[weight],
+                    BATCH_NORM_EPSILON,
+                    &d_pre,
+                    d_weight,
+                    d_bias,
+                );
+            }
+            d_output = d_pre;
+            above = &layer.linear;
+        }
+        above.backward_weight(&features, &d_output, grads);
+        above.backward_input(&d_output, p)
+    }
+}

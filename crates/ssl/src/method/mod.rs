@@ -1,0 +1,108 @@
+//! The training methods, one file each, behind one trait.
+//!
+//! A method says which views it wants and adds the gradient of its loss; it owns its heads, its targets and what it knows
+//! of its own health. Networks, optimiser, accumulation, processes and checkpoints are the [`Learner`]'s, which knows no
+//! method by name.
+//!
+//! [`Learner`]: crate::learner::Learner
+
+pub mod dino;
+
+use std::fmt;
+
+use model::{DropPath, Layout, ParamSpec, Vit, VitConfig};
+use tensor::{Device, ParamId, ParamSet};
+use train::optimizer::Treatment;
+use train::reduce::Reduce;
+use train::run::Record;
+use train::state::{SavedState, State, StateError};
+use train::{Position, StepError};
+
+use crate::learner::LearnError;
+use crate::recipe::{Method as MethodName, Recipe};
+use crate::view_plan::{Part, ViewPlan};
+
+/// The two networks of a step.
+#[derive(Clone, Copy, Debug)]
+pub struct Networks<'a> {
+    /// Where they compute.
+    pub device: &'a Device,
+    /// What both are.
+    pub vit: &'a Vit,
+    /// The weights that are trained.
+    pub student: &'a ParamSet,
+    /// Their moving average.
+    pub teacher: &'a ParamSet,
+}
+
+/// A part of a step, possibly all of it.
+#[derive(Clone, Debug)]
+pub struct StepPart<'a> {
+    /// Its images with their views.
+    pub views: Part<'a>,
+    /// Images of the whole step, in all processes: what the loss is a mean over.
+    pub of: usize,
+    /// Which residual branches each of the student's rows takes.
+    pub drop_path: Option<&'a DropPath>,
+    /// Which step it is.
+    pub at: Position,
+}
+
+/// A training method.
+pub trait Method: fmt::Debug + Send {
+    /// Which views it wants of an image.
+    fn views(&self) -> &ViewPlan;
+
+    /// How the optimiser treats a parameter.
+    fn treatment(&self, id: ParamId, spec: &ParamSpec) -> Treatment {
+        _ = id;
+        Treatment::usual(spec)
+    }
+
+    /// Forgets what is left of a step that was not completed.
+    fn start_step(&mut self);
+
+    /// Adds the gradient of the loss of some images to `gradient`, and returns their share of the loss. The loss is the
+    /// mean over all images of the step: the shares of its parts add up to it.
+    fn add_gradient(
+        &mut self,
+        networks: &Networks<'_>,
+        part: &StepPart<'_>,
+        gradient: &mut ParamSet,
+    ) -> Result<f64, StepError>;
+
+    /// Ends a step whose weights have been updated: centres move, the method's health is taken note of.
+    fn end_step(&mut self, reduce: &mut dyn Reduce);
+
+    /// Adds what there is to say of the last step to a record of the log; what is wrong, in words.
+    fn vitals(&self, student: &ParamSet, record: Record) -> (Record, Option<String>);
+
+    /// Adds the values of the method's own schedules at a step to a record of the log.
+    fn schedules(&self, at: Position, record: Record) -> Record;
+
+    /// Names what a step changes beside weights and moments.
+    fn save<'a>(&'a self, state: &mut State<'a>);
+
+    /// Takes back what was saved.
+    fn restore(&mut self, saved: &SavedState<'_>) -> Result<(), StateError>;
+}
+
+/// What a method is made from.
+pub trait MethodSpec: fmt::Debug + Send + Sync {
+    /// Adds the parameters of the method's heads to a layout that has those of the backbone, and makes the method.
+    fn build(&self, layout: &mut Layout, vit: &VitConfig, device: &Device) -> Result<Box<dyn Method>, LearnError>;
+
+    /// Which views it wants of an image.
+    fn views(&self) -> ViewPlan;
+
+    /// Values that a step holds at once beside those of the networks, such as logits and targets, for this many rows of
+    /// student and teacher: for the estimate of a CPU's memory.
+    fn output_values(&self, student_rows: usize, teacher_rows: usize) -> usize;
+}
+
+/// The method of a recipe.
+pub fn of(recipe: &Recipe) -> Box<dyn MethodSpec> {
+    match recipe.method() {
+        MethodName::Dino => Box::new(dino::DinoOptions::of(recipe)),
+    }
+}

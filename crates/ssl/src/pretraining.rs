@@ -1,0 +1,134 @@
+//! Pre-training as the loop of [`train`] sees it: a learner, its schedules, and what it says of its health.
+
+use std::sync::Arc;
+
+use data::Source;
+use model::DropPath;
+use random::{Key, Purpose};
+use tensor::{Device, ParamSet};
+use train::feed::Fed;
+use train::optimizer::GradientReport;
+use train::reduce::Reduce;
+use train::run::{Record, RunFolder};
+use train::state::{SavedState, State, StateError};
+use train::{Monitor, Position, StepError, StepRecord, TrainError, Trainable, Trainer};
+
+use crate::health::{RANK_ROWS, effective_rank, verdict_on_rank};
+use crate::learner::{LearnError, Learner, StepInput};
+use crate::memory::{MemoryNeed, plan_and_reserve};
+use crate::method::MethodSpec;
+use crate::recipe::Recipe;
+use crate::schedule::Schedules;
+use crate::setup::{learner_options, loop_options};
+use crate::view_plan::ViewShape;
+
+/// What is pre-trained.
+pub struct Pretraining {
+    learner: Learner,
+    schedules: Schedules,
+    /// Drop-path rate of the last block.
+    drop_path: f64,
+    seed: u64,
+    /// Of the last step.
+    gradient: GradientReport,
+}
+
+/// A pre-training that could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum PretrainError {
+    /// The networks, the method or the device.
+    #[error(transparent)]
+    Learn(#[from] LearnError),
+    /// The run.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+}
+
+/// Opens or creates the run of a recipe in `folder`. `method` is [`method::of`](crate::method::of) the recipe, or one of
+/// the caller's own; `evaluated` are the images whose features an evaluation between the steps computes at once.
+pub fn open(
+    device: &Device,
+    recipe: &Recipe,
+    method: &dyn MethodSpec,
+    folder: RunFolder,
+    source: Arc<dyn Source>,
+    evaluated: Option<ViewShape>,
+    monitor: &mut dyn Monitor,
+) -> Result<Trainer<Pretraining>, PretrainError> {
+    let options = learner_options(recipe).map_err(LearnError::from)?;
+    let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
+    let need = MemoryNeed { options: &options, method, batch, drop_path, evaluated };
+    if let Some(plan) = plan_and_reserve(device, &need)? {
+        monitor.say(&plan.in_words());
+    }
+    let learner = Learner::new(device, &options, |layout, vit, device| method.build(layout, vit, device))?;
+    let (schedules, seed) = (Schedules::new(recipe), recipe.seed());
+    let pretraining = Pretraining { learner, schedules, drop_path, seed, gradient: GradientReport::default() };
+    Ok(Trainer::open(pretraining, loop_options(recipe), folder, source, monitor)?)
+}
+
+impl Pretraining {
+    /// The networks.
+    pub fn learner(&self) -> &Learner {
+        &self.learner
+    }
+
+    /// Each view of each image draws from its own key: that of the image whose turn it was, as its views do.
+    fn draw_drop_path(&self, fed: &Fed, at: Position) -> Option<DropPath> {
+        if self.drop_path == 0.0 {
+            return None;
+        }
+        let key = Key::new(self.seed, Purpose::DropPath).epoch(at.epoch);
+        let keys = self.learner.method.views().student_keys(key, &fed.batch.keys);
+        Some(DropPath::draw(self.drop_path, self.learner.vit().config().depth, keys))
+    }
+}
+
+impl Trainable for Pretraining {
+    fn device(&self) -> &Device {
+        self.learner.device()
+    }
+
+    fn reduce(&mut self) -> &mut dyn Reduce {
+        self.learner.reduce()
+    }
+
+    fn step(&mut self, fed: &Fed, at: Position) -> Result<f64, StepError> {
+        let drop_path = self.draw_drop_path(fed, at);
+        let (groups, batch) = (fed.groups(), fed.batch.samples.len());
+        let input = StepInput { groups: &groups, batch, drop_path: drop_path.as_ref() };
+        let report = self.learner.step(&input, at, &self.schedules.at(at))?;
+        self.gradient = report.gradient;
+        Ok(report.loss)
+    }
+
+    fn describe(&mut self, fed: &Fed, at: Position, record: Record) -> Result<StepRecord, StepError> {
+        let features = self.learner.teacher_features(&[fed.first_of(0, RANK_ROWS)])?;
+        let rank = effective_rank(&features);
+        let values = self.schedules.at(at);
+        let (record, verdict) = self.learner.method.vitals(&self.learner.student, record);
+        let record = record
+            .number("gradient_norm", self.gradient.norm)
+            .whole("tensors_clipped", self.gradient.clipped as i64)
+            .number("feature_rank", rank)
+            .number("lr", values.lr)
+            .number("weight_decay", values.weight_decay)
+            .number("momentum", values.momentum);
+        let record = self.learner.method.schedules(at, record);
+        // While the prototypes are frozen their use says nothing yet.
+        let verdict = verdict.or_else(|| verdict_on_rank(rank)).filter(|_| !values.frozen);
+        Ok(StepRecord { record, verdict })
+    }
+
+    fn weights(&self) -> Vec<(&'static str, &ParamSet)> {
+        vec![("the student", &self.learner.student), ("the teacher", &self.learner.teacher)]
+    }
+
+    fn save<'a>(&'a self, state: &mut State<'a>) {
+        self.learner.save(state);
+    }
+
+    fn restore(&mut self, saved: &SavedState<'_>) -> Result<(), StateError> {
+        self.learner.restore(saved)
+    }
+}

@@ -1,0 +1,74 @@
+//! From a checked recipe to the parts that a run is made of.
+
+use std::time::Duration;
+
+use data::LoaderConfig;
+use data::views::MultiCrop;
+use model::{ConfigError, VitConfig};
+use tensor::ops::AdamW;
+use train::LoopOptions;
+use train::optimizer::OptimizerOptions;
+
+use crate::learner::LearnerOptions;
+use crate::recipe::Recipe;
+
+/// Batches prepared ahead.
+pub(crate) const PREFETCH: usize = 4;
+
+/// The backbone of a recipe.
+pub fn vit_config(recipe: &Recipe) -> Result<VitConfig, ConfigError> {
+    let size = recipe.global_size();
+    VitConfig::new(recipe.arch(), recipe.patch_size(), (size.height, size.width), recipe.channels())
+}
+
+/// The learner of a recipe.
+pub fn learner_options(recipe: &Recipe) -> Result<LearnerOptions, ConfigError> {
+    Ok(LearnerOptions {
+        vit: vit_config(recipe)?,
+        optimizer: OptimizerOptions {
+            adam: AdamW { beta1: recipe.adam_beta1(), beta2: recipe.adam_beta2(), epsilon: recipe.adam_eps() },
+            clip: recipe.clip_grad(),
+        },
+        seed: recipe.seed(),
+        accumulate: recipe.accumulate(),
+        checkpoint_activations: recipe.checkpoint_activations(),
+    })
+}
+
+/// The loader of a recipe. Views are finished by it.
+pub fn loader_config(recipe: &Recipe) -> LoaderConfig {
+    let size = |s: crate::recipe::Size| (s.height, s.width);
+    let scale = |s: crate::recipe::Interval| (s.low, s.high);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    LoaderConfig {
+        batch_size: recipe.batch_size(),
+        shard: Default::default(),
+        seed: recipe.seed(),
+        workers: if recipe.workers() == 0 { cores } else { recipe.workers() },
+        prefetch: PREFETCH,
+        views: MultiCrop {
+            global_size: size(recipe.global_size()),
+            local_size: size(recipe.local_size()),
+            local_crops: recipe.local_crops(),
+            global_scale: scale(recipe.global_scale()),
+            local_scale: scale(recipe.local_scale()),
+            blur_sigma: (recipe.blur_sigma() / 20.0, recipe.blur_sigma()),
+            ..MultiCrop::default()
+        },
+        channels: recipe.channels(),
+        decoding: recipe.decoding(),
+        finish: true,
+        max_bad_share: recipe.max_bad_share(),
+    }
+}
+
+/// The loop of a recipe.
+pub fn loop_options(recipe: &Recipe) -> LoopOptions {
+    LoopOptions {
+        loader: loader_config(recipe),
+        epochs: recipe.epochs() as u64,
+        log_every: recipe.log_every() as u64,
+        evaluate_every: recipe.knn_every() as u64,
+        save_every: Duration::from_secs_f64(recipe.checkpoint_minutes() * 60.0),
+    }
+}

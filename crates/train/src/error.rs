@@ -1,0 +1,124 @@
+//! Why a training ended before its end, and what is left of it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use data::LoaderError;
+use model::ConfigError;
+use tensor::DeviceError;
+
+use crate::run::RunError;
+
+/// Something is not a finite number.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{term} is not finite")]
+pub struct NotFinite {
+    /// Which quantity, in words.
+    pub term: String,
+}
+
+/// A step that cannot be taken. Nothing that is trained has changed, except after a failure of the device.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// Images that do not fit the network.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A value of the step.
+    #[error(transparent)]
+    NotFinite(#[from] NotFinite),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// Why a training ended.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainFailure {
+    /// A step, or the device.
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// The data.
+    #[error(transparent)]
+    Data(#[from] LoaderError),
+    /// The run folder.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A checkpoint of this program that does not fit this run.
+    #[error("{}: {what}; remove the file to go on from the one before", path.display())]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Weights that are not finite, found when they were to be saved.
+    #[error(
+        "step {step}: {name} has weights that are not finite, so they were not saved. In a new run (another --out) a lower \
+         lr or weight_decay usually helps"
+    )]
+    Weights {
+        /// Whose.
+        name: &'static str,
+        /// The step.
+        step: u64,
+    },
+    /// A value that is not finite.
+    #[error(
+        "step {step}: {term} is not finite, so training stopped before it could change a weight. {report} In a new run \
+         (another --out) a lower lr, a longer warm-up or a smaller clip_grad usually helps"
+    )]
+    NotFinite {
+        /// The step.
+        step: u64,
+        /// Which quantity.
+        term: String,
+        /// Where the batch is described, in words.
+        report: String,
+    },
+}
+
+/// What a training that failed has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It had not begun: there is nothing to keep.
+    NotBegun,
+    /// Everything up to its last step.
+    All {
+        /// That step.
+        step: u64,
+    },
+    /// The last checkpoint before the failure.
+    Checkpoint {
+        /// Its step.
+        step: u64,
+    },
+    /// No checkpoint had been written.
+    Nothing,
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kept::NotBegun => Ok(()),
+            Kept::All { step } => write!(f, ". The run was saved after step {step}"),
+            Kept::Checkpoint { step } => write!(f, ". The checkpoint of step {step} is intact"),
+            Kept::Nothing => f.write_str(". No checkpoint had been written yet"),
+        }
+    }
+}
+
+/// A training that ended before its end.
+#[derive(Debug, thiserror::Error)]
+#[error("{cause}{kept}")]
+pub struct TrainError {
+    /// Why.
+    pub cause: TrainFailure,
+    /// What is left of it.
+    pub kept: Kept,
+}
+
+impl<E: Into<TrainFailure>> From<E> for TrainError {
+    fn from(cause: E) -> Self {
+        Self { cause: cause.into(), kept: Kept::NotBegun }
+    }
+}

@@ -1,0 +1,27 @@
+//! What every training needs, self-supervised or not.
+//!
+//! - [`curve`]: values that change while a run goes on.
+//! - [`optimizer`]: AdamW with a treatment for each parameter.
+//! - [`reduce`]: what the processes of one run add up and decide together.
+//! - [`feed`]: batches on their way to the device.
+//! - [`state`]: what a checkpoint holds, by name.
+//! - [`run`]: the run's folder, its checkpoints, logs and result, and a reader for all of them.
+//! - [`trainer`]: the loop from the first step, or the last checkpoint, to the end.
+//!
+//! A training brings a [`Trainable`]: what a step does, what is saved, what is logged. It knows no terminal and no
+//! evaluation; those come in as a [`Monitor`], an [`Evaluator`] and a question whether to stop.
+
+pub mod curve;
+pub mod error;
+pub mod feed;
+pub mod optimizer;
+mod pace;
+pub mod reduce;
+pub mod run;
+pub mod state;
+pub mod trainer;
+mod watch;
+
+pub use error::{Kept, NotFinite, StepError, TrainError, TrainFailure};
+pub use trainer::{LoopOptions, Outcome, Position, StepRecord, Trainable, Trainer};
+pub use watch::{Evaluation, Evaluator, Monitor, NoEvaluation, Progress};

@@ -1,0 +1,197 @@
+//! AdamW with a treatment for each parameter: decayed or not, clipped by tensor or by the norm of all, frozen at first;
+//! the teacher follows in the same pass.
+
+use model::{Layout, ParamSpec};
+use tensor::ops::{self, AdamW, ParameterUpdate, Teacher};
+use tensor::{ParamId, ParamSet};
+
+use crate::error::NotFinite;
+
+/// Added to a gradient's norm before it divides, as PyTorch and DINO do.
+const CLIP_EPSILON: f64 = 1e-6;
+
+/// How the optimiser treats a parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Treatment {
+    /// Whether it is trained at all.
+    pub trained: bool,
+    /// Whether weight decay applies to it.
+    pub decays: bool,
+    /// How its gradient is clipped.
+    pub clip: Clip,
+    /// What the learning rate is multiplied by.
+    pub lr_factor: f64,
+    /// Whether it stays as it is in the steps that say so ([`StepValues::frozen`]): no gradient, no decay, no moments.
+    pub frozen_at_first: bool,
+    /// Whether the teacher, where there is one, follows it.
+    pub followed: bool,
+}
+
+/// How a gradient is clipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clip {
+    /// By its own norm.
+    ByTensor,
+    /// By the norm of all gradients that are clipped so.
+    ByGlobalNorm,
+    /// Not at all.
+    No,
+}
+
+impl Treatment {
+    /// The usual treatment: trained from the first step, followed, clipped by itself; biases and other vectors are not
+    /// decayed.
+    pub fn usual(spec: &ParamSpec) -> Self {
+        Self {
+            trained: true,
+            decays: spec.decays(),
+            clip: Clip::ByTensor,
+            lr_factor: 1.0,
+            frozen_at_first: false,
+            followed: true,
+        }
+    }
+}
+
+/// What all parameters share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OptimizerOptions {
+    /// AdamW's constants.
+    pub adam: AdamW,
+    /// Largest norm of a gradient that is clipped; 0 for no limit.
+    pub clip: f64,
+}
+
+/// The scheduled values of one step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepValues {
+    /// Learning rate.
+    pub lr: f64,
+    /// Weight decay of what is decayed.
+    pub weight_decay: f64,
+    /// Momentum m of the teacher, t <- m t + (1 - m) s.
+    pub momentum: f64,
+    /// Whether parameters that are frozen at first stay as they are.
+    pub frozen: bool,
+}
+
+/// Moments and step counts.
+#[derive(Debug)]
+pub struct Optimizer {
+    options: OptimizerOptions,
+    treatments: Vec<Treatment>,
+    /// First moment.
+    pub first: ParamSet,
+    /// Second moment.
+    pub second: ParamSet,
+    /// Steps that each parameter has seen.
+    pub steps: Vec<u64>,
+}
+
+/// Gradient norms of a step, before clipping.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GradientReport {
+    /// Norm of the whole gradient.
+    pub norm: f64,
+    /// Sum of the norms of the trained tensors.
+    pub sum_of_norms: f64,
+    /// How many tensors were clipped.
+    pub clipped: usize,
+    /// The tensor with the largest norm.
+    pub largest: Option<ParamId>,
+}
+
+impl Optimizer {
+    /// Zero moments for parameters like these.
+    ///
+    /// # Panics
+    /// When there is not one treatment for each parameter.
+    pub fn new(like: &ParamSet, treatments: Vec<Treatment>, options: OptimizerOptions) -> Self {
+        assert_eq!(treatments.len(), like.len(), "one treatment for each parameter");
+        let steps = vec![0; like.len()];
+        Self { options, treatments, first: like.zeros_like(), second: like.zeros_like(), steps }
+    }
+
+    /// Clips, steps and averages. Changes nothing where a gradient is not finite.
+    pub fn step(
+        &mut self,
+        layout: &Layout,
+        weights: &mut ParamSet,
+        gradient: &ParamSet,
+        teacher: Option<&mut ParamSet>,
+        values: &StepValues,
+    ) -> Result<GradientReport, NotFinite> {
+        let norms = self.norms(layout, gradient)?;
+        let mut report = GradientReport::default();
+        let mut total = 0.0;
+        let mut largest = 0.0;
+        let mut updates = Vec::with_capacity(norms.len());
+        let global = self.coefficient(self.global_norm(&norms));
+        for (i, (&norm, treatment)) in norms.iter().zip(&self.treatments).enumerate() {
+            if !treatment.trained {
+                updates.push(ParameterUpdate::Freeze);
+                continue;
+            }
+            total += norm.square;
+            report.sum_of_norms += norm.root;
+            if norm.root > largest {
+                (largest, report.largest) = (norm.root, Some(ParamId(i)));
+            }
+            let coefficient = match treatment.clip {
+                Clip::ByTensor => self.coefficient(norm.root),
+                Clip::ByGlobalNorm => global,
+                Clip::No => 1.0,
+            };
+            report.clipped += usize::from(coefficient < 1.0);
+            updates.push(if values.frozen && treatment.frozen_at_first {
+                ParameterUpdate::Freeze
+            } else {
+                ParameterUpdate::Train {
+                    lr: treatment.lr_factor * values.lr,
+                    decay: if treatment.decays { values.weight_decay } else { 0.0 },
+                    clip: coefficient.min(1.0),
+                    t: self.steps[i] + 1,
+                }
+            });
+        }
+        for (steps, update) in self.steps.iter_mut().zip(&updates) {
+            *steps += u64::from(*update != ParameterUpdate::Freeze);
+        }
+        // A momentum of one leaves a teacher where it is.
+        let momentum: Vec<f64> =
+            self.treatments.iter().map(|t| if t.followed { values.momentum } else { 1.0 }).collect();
+        let teacher = teacher.map(|weights| Teacher { weights, momentum: &momentum });
+        let (first, second) = (&mut self.first, &mut self.second);
+        ops::adamw_and_average(weights, gradient, first, second, &updates, &self.options.adam, teacher);
+        report.norm = total.sqrt();
+        Ok(report)
+    }
+
+    /// The norm of each tensor's gradient, if those of all that are trained are finite.
+    fn norms(&self, layout: &Layout, gradient: &ParamSet) -> Result<Vec<Norm>, NotFinite> {
+        let squares = ops::squared_norms(gradient).into_iter();
+        let norms: Vec<Norm> = squares.map(|square| Norm { square, root: square.sqrt() }).collect();
+        let mut trained = self.treatments.iter().zip(&norms).enumerate().filter(|(_, (t, _))| t.trained);
+        match trained.find(|(_, (_, norm))| !norm.square.is_finite()) {
+            Some((i, _)) => Err(NotFinite { term: format!("the gradient of {}", layout.specs()[i].name) }),
+            None => Ok(norms),
+        }
+    }
+
+    fn global_norm(&self, norms: &[Norm]) -> f64 {
+        let shared = |t: &Treatment| t.trained && t.clip == Clip::ByGlobalNorm;
+        norms.iter().zip(&self.treatments).filter(|(_, t)| shared(t)).map(|(norm, _)| norm.square).sum::<f64>().sqrt()
+    }
+
+    /// What a gradient of this norm is multiplied by where that is less than one.
+    fn coefficient(&self, norm: f64) -> f64 {
+        if self.options.clip > 0.0 { self.options.clip / (norm + CLIP_EPSILON) } else { 1.0 }
+    }
+}
+
+/// The size of one tensor's gradient.
+#[derive(Clone, Copy, Debug)]
+struct Norm {
+    square: f64,
+    root: f64,
+}

@@ -1,0 +1,97 @@
+//! A run for those who only read it: its settings, its log, its result and its checkpoints.
+//!
+//! Nothing here writes, locks or waits, so that a run can be read while it trains.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::checkpoint::Checkpoints;
+use super::error::RunError;
+use super::folder::{CHECKPOINTS, CONFIG, METRICS, is_run};
+use super::result::RunResult;
+
+/// A run to be read.
+///
+/// ```no_run
+/// let run = train::run::RunReader::open("runs/photos".as_ref())?;
+/// for record in run.metrics()? {
+///     println!("{} {}", record["step"], record["loss"]);
+/// }
+/// # Ok::<(), train::run::RunError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct RunReader {
+    root: PathBuf,
+}
+
+impl RunReader {
+    /// The run in a folder; an error where there is none.
+    pub fn open(root: &Path) -> Result<Self, RunError> {
+        if is_run(root) { Ok(Self { root: root.to_owned() }) } else { Err(RunError::NotARun { path: root.to_owned() }) }
+    }
+
+    /// The folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The text of its settings, and the file that they are in.
+    pub fn config(&self) -> Result<(String, PathBuf), RunError> {
+        let path = self.root.join(CONFIG);
+        let text = fs::read_to_string(&path).map_err(|source| RunError::reading(&path, source))?;
+        Ok((text, path))
+    }
+
+    /// Its checkpoints.
+    pub fn checkpoints(&self) -> Checkpoints {
+        Checkpoints::new(self.root.join(CHECKPOINTS), 1)
+    }
+
+    /// The records of its log so far. A line that is no record, such as one that is just being written, is left out.
+    pub fn metrics(&self) -> Result<Vec<Value>, RunError> {
+        let path = self.root.join(METRICS);
+        let failed = |source| RunError::reading(&path, source);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.map_err(failed)?,
+        };
+        let mut records = Vec::new();
+        for line in BufReader::new(file).split(b'\n') {
+            let record = serde_json::from_slice::<Value>(&line.map_err(failed)?);
+            records.extend(record.ok().filter(|record| record.get("step").is_some()));
+        }
+        Ok(records)
+    }
+
+    /// The last record that has this key.
+    pub fn last_record(&self, key: &str) -> Result<Option<Value>, RunError> {
+        Ok(self.metrics()?.into_iter().rev().find(|record| record.get(key).is_some()))
+    }
+
+    /// Its result, if it has one for this many steps.
+    pub fn result(&self, steps: u64) -> Option<RunResult> {
+        RunResult::read(&self.root).filter(|result| result.steps == steps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_record_with_a_key_is_found_behind_torn_and_other_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(RunReader::open(folder.path()), Err(RunError::NotARun { .. })));
+        fs::write(folder.path().join(CONFIG), "").unwrap();
+        let run = RunReader::open(folder.path()).unwrap();
+        assert_eq!(run.last_record("loss").unwrap(), None, "there is no log yet");
+        let lines = "{\"step\":1,\"loss\":3.0}\n{\"step\":2,\"loss\":2.0}\n{\"step\":2,\"knn_top1\":9.0}\n{\"ste";
+        fs::write(folder.path().join(METRICS), lines).unwrap();
+        assert_eq!(run.metrics().unwrap().len(), 3);
+        assert_eq!(run.last_record("loss").unwrap().unwrap()["step"], 2);
+        assert_eq!(run.last_record("entropy").unwrap(), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! What a checkpoint holds: all that a step changes, so that a resumed run is the unbroken one, bit for bit.
+//!
+//! A training names its tensors and a few values ([`State`]); on a resume it asks for them by the same names
+//! ([`SavedState`]).
+
+use std::borrow::Cow;
+
+use model::Layout;
+use serde_json::{Map, Value};
+use tensor::{DType, Device, ParamId, ParamSet, Tensor};
+
+use crate::error::{StepError, TrainFailure};
+use crate::run::{Checkpoint, Checkpoints, Element, TensorRef};
+
+/// What is to be saved, by name.
+#[derive(Debug, Default)]
+pub struct State<'a> {
+    tensors: Vec<(String, &'a Tensor)>,
+    values: Map<String, Value>,
+}
+
+impl<'a> State<'a> {
+    /// A value for each parameter, each under `prefix` and its own name.
+    pub fn set(&mut self, prefix: &str, layout: &Layout, set: &'a ParamSet) {
+        let named = layout.specs().iter().zip(set.iter());
+        self.tensors.extend(named.map(|(spec, tensor)| (format!("{prefix}/{}", spec.name), tensor)));
+    }
+
+    /// One tensor.
+    pub fn tensor(&mut self, name: &str, tensor: &'a Tensor) {
+        self.tensors.push((name.to_owned(), tensor));
+    }
+
+    /// Anything that is no tensor.
+    pub fn value(&mut self, key: &str, value: impl Into<Value>) {
+        self.values.insert(key.to_owned(), value.into());
+    }
+
+    /// Writes the checkpoint of a step.
+    pub(crate) fn write(self, checkpoints: &Checkpoints, step: u64, device: &Device) -> Result<(), TrainFailure> {
+        let bytes: Vec<Cow<'_, [u8]>> = self.tensors.iter().map(|(_, t)| t.to_le_bytes()).collect();
+        // A device that has failed gives zeros, which must not take the place of a good checkpoint.
+        device.finish().map_err(StepError::from)?;
+        let tensors: Vec<TensorRef<'_>> = self
+            .tensors
+            .iter()
+            .zip(&bytes)
+            .map(|((name, t), bytes)| TensorRef { name, shape: t.shape(), element: element(t.dtype()), bytes })
+            .collect();
+        checkpoints.write(step, &tensors, &Value::Object(self.values).to_string())?;
+        Ok(())
+    }
+}
+
+/// A checkpoint that does not hold what a training asks it for, in words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct StateError {
+    what: String,
+}
+
+impl StateError {
+    fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into() }
+    }
+}
+
+/// What was saved, by name.
+#[derive(Debug)]
+pub struct SavedState<'a> {
+    checkpoint: &'a Checkpoint,
+    values: Value,
+}
+
+impl<'a> SavedState<'a> {
+    pub(crate) fn of(checkpoint: &'a Checkpoint) -> Result<Self, StateError> {
+        let values = serde_json::from_str(checkpoint.state());
+        let values = values.map_err(|e| StateError::new(format!("has a broken state: {e}")))?;
+        Ok(Self { checkpoint, values })
+    }
+
+    /// The counterpart of [`State::set`].
+    pub fn set(&self, prefix: &str, layout: &Layout, into: &mut ParamSet) -> Result<(), StateError> {
+        let specs = layout.specs().iter().enumerate();
+        specs.map(|(i, spec)| self.tensor(&format!("{prefix}/{}", spec.name), &mut into[ParamId(i)])).collect()
+    }
+
+    /// The counterpart of [`State::tensor`].
+    pub fn tensor(&self, name: &str, into: &mut Tensor) -> Result<(), StateError> {
+        let found = self.checkpoint.tensor(name).ok_or_else(|| StateError::new(format!("has no tensor {name}")))?;
+        let fits = found.shape == into.shape() && found.element == element(into.dtype());
+        if fits && into.copy_from_le_bytes(found.bytes) {
+            return Ok(());
+        }
+        let (found, shape) = (found, into.shape());
+        Err(StateError::new(format!("has {name} as {:?} {:?}, not {shape:?}", found.element, found.shape)))
+    }
+
+    /// A list of whole numbers that was saved as a value.
+    pub fn numbers(&self, key: &str) -> Result<Vec<u64>, StateError> {
+        let list = self.values.get(key).and_then(Value::as_array);
+        let numbers = list.and_then(|list| list.iter().map(Value::as_u64).collect());
+        numbers.ok_or_else(|| StateError::new(format!("has no {}", key.replace('_', " "))))
+    }
+
+    /// The same, if there are as many as expected.
+    pub fn numbers_of(&self, key: &str, count: usize) -> Result<Vec<u64>, StateError> {
+        let numbers = self.numbers(key)?;
+        match numbers.len() {
+            found if found == count => Ok(numbers),
+            found => Err(StateError::new(format!("has {found} {}, not {count}", key.replace('_', " ")))),
+        }
+    }
+}
+
+fn element(dtype: DType) -> Element {
+    match dtype {
+        DType::F32 => Element::F32,
+        DType::F64 => Element::F64,
+        DType::Bf16 => unreachable!("parameters, moments and centres are never rounded to bfloat16"),
+    }
+}

@@ -1,0 +1,339 @@
+//! A training from its first step, or its last checkpoint, to its end.
+//!
+//! The loop knows nothing of what it trains, of terminals or of evaluation. Whatever ends it after a step, what was
+//! learnt is saved first, unless the weights themselves cannot be used.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use data::{Batch, Loader, LoaderConfig, LoaderError, Source};
+use serde_json::json;
+use tensor::{Device, ParamSet};
+
+use crate::error::{Kept, NotFinite, StepError, TrainError, TrainFailure};
+use crate::feed::{Fed, Feed, can_finish};
+use crate::pace::Pace;
+use crate::reduce::Reduce;
+use crate::run::{Checkpoints, EventLog, MetricsLog, Record, RunFolder};
+use crate::state::{SavedState, State, StateError};
+use crate::watch::{Evaluator, Monitor, Progress};
+
+/// Share of the time spent waiting for data from which on that is worth a word.
+const MUCH_WAITING: f64 = 0.2;
+/// The first checkpoint is written after this long at the latest: a short run has something to lose too.
+const FIRST_SAVE: Duration = Duration::from_secs(20);
+
+/// Where in a run a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Its number, counted from 0.
+    pub step: u64,
+    /// Its epoch, counted from 0.
+    pub epoch: u64,
+}
+
+/// What the log says of a step.
+#[derive(Clone, Debug)]
+pub struct StepRecord {
+    /// The numbers.
+    pub record: Record,
+    /// What is wrong, in words; none where all is well.
+    pub verdict: Option<String>,
+}
+
+/// What a [`Trainer`] trains.
+pub trait Trainable {
+    /// Where it computes.
+    fn device(&self) -> &Device;
+
+    /// The processes that train together.
+    fn reduce(&mut self) -> &mut dyn Reduce;
+
+    /// One step of the optimiser on a batch; its loss. An error leaves everything as it was before the step, except after
+    /// a failure of the device.
+    fn step(&mut self, fed: &Fed, at: Position) -> Result<f64, StepError>;
+
+    /// Adds to `record` what there is to say of the step just taken on this batch.
+    fn describe(&mut self, fed: &Fed, at: Position, record: Record) -> Result<StepRecord, StepError>;
+
+    /// The weights, each under a name for messages: they are finite, or not saved.
+    fn weights(&self) -> Vec<(&'static str, &ParamSet)>;
+
+    /// Names everything that a step changes.
+    fn save<'a>(&'a self, state: &mut State<'a>);
+
+    /// Takes back what was saved.
+    fn restore(&mut self, saved: &SavedState<'_>) -> Result<(), StateError>;
+}
+
+/// How a run goes.
+#[derive(Clone, Debug)]
+pub struct LoopOptions {
+    /// How batches are made.
+    pub loader: LoaderConfig,
+    /// Passes over the data.
+    pub epochs: u64,
+    /// Steps between two records of the log.
+    pub log_every: u64,
+    /// Epochs between two evaluations; 0 for none. The last epoch is evaluated in any case where others are.
+    pub evaluate_every: u64,
+    /// Time between two checkpoints.
+    pub save_every: Duration,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All steps are done.
+    Finished,
+    /// It was asked for; the same command continues.
+    Stopped {
+        /// Steps done.
+        step: u64,
+    },
+}
+
+/// A run that is ready to go on.
+pub struct Trainer<T> {
+    trained: T,
+    options: LoopOptions,
+    folder: RunFolder,
+    checkpoints: Checkpoints,
+    metrics: MetricsLog,
+    events: EventLog,
+    source: Arc<dyn Source>,
+    step: u64,
+    saved: Option<u64>,
+    verdict: Option<String>,
+}
+
+impl<T: Trainable> Trainer<T> {
+    /// Goes on with the run in `folder`: from its newest usable checkpoint, or from the beginning.
+    pub fn open(
+        mut trained: T,
+        options: LoopOptions,
+        folder: RunFolder,
+        source: Arc<dyn Source>,
+        monitor: &mut dyn Monitor,
+    ) -> Result<Self, TrainError> {
+        let checkpoints = folder.checkpoints();
+        let recovered = checkpoints.recover()?;
+        for skipped in &recovered.skipped {
+            monitor.say(&format!("{skipped}: going back to the checkpoint before it"));
+        }
+        if let Some(checkpoint) = &recovered.checkpoint {
+            let restored = SavedState::of(checkpoint).and_then(|saved| trained.restore(&saved));
+            restored.map_err(|error| TrainFailure::Checkpoint {
+                path: checkpoint.path().to_owned(),
+                what: error.to_string(),
+            })?;
+        }
+        let saved = recovered.checkpoint.as_ref().map(|c| c.step());
+        let root = folder.root().display();
+        match saved {
+            Some(step) => monitor.say(&format!("continuing {root} after step {step}")),
+            None if folder.is_new() => {}
+            None => monitor.say(&format!("{root}: no checkpoint had been written yet, so it starts over")),
+        }
+        let (metrics, _) = folder.metrics(saved)?;
+        let events = folder.events(saved.map_or(0, |s| s + 1))?;
+        let (step, verdict) = (saved.unwrap_or(0), None);
+        Ok(Self { trained, options, folder, checkpoints, metrics, events, source, step, saved, verdict })
+    }
+
+    /// What is trained.
+    pub fn trained(&self) -> &T {
+        &self.trained
+    }
+
+    /// Steps done so far.
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// What was wrong with the run when it was last looked at, in words.
+    pub fn verdict(&self) -> Option<&str> {
+        self.verdict.as_deref()
+    }
+
+    /// The run's folder.
+    pub fn folder(&self) -> &RunFolder {
+        &self.folder
+    }
+
+    /// Full batches in one pass over the data.
+    pub fn steps_per_epoch(&self) -> u64 {
+        (self.source.len() / self.options.loader.batch_size.max(1)) as u64
+    }
+
+    /// Trains to the end, or until `stop` says so.
+    pub fn run(
+        &mut self,
+        monitor: &mut dyn Monitor,
+        evaluator: &mut dyn Evaluator<T>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Outcome, TrainError> {
+        let ended = self.train(monitor, evaluator, stop);
+        match ended {
+            Ok(outcome) => self.save().map(|()| outcome).map_err(|cause| TrainError { kept: self.kept(), cause }),
+            Err(cause) => {
+                // That saving fails too, as it must after a failure of the device, does not hide what ended the run.
+                if self.step > 0 && !matches!(cause, TrainFailure::Weights { .. }) {
+                    _ = self.save();
+                }
+                Err(TrainError { kept: self.kept(), cause })
+            }
+        }
+    }
+
+    fn train(
+        &mut self,
+        monitor: &mut dyn Monitor,
+        evaluator: &mut dyn Evaluator<T>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Outcome, TrainFailure> {
+        let (epochs, per_epoch) = (self.options.epochs, self.steps_per_epoch());
+        let total = epochs * per_epoch;
+        let mut config = self.options.loader.clone();
+        config.finish = !can_finish(self.trained.device(), &config);
+        let batch_size = config.batch_size;
+        let start = self.position(per_epoch);
+        let loader =
+            Loader::start(self.source.clone(), config, start.epoch, (self.step % per_epoch.max(1)) as usize, epochs)?;
+        let mut feed = Feed::new(loader, self.trained.device())?;
+        let mut pace = Pace::starting_at(Duration::ZERO);
+        let mut last_save = Instant::now();
+        while self.step < total {
+            if self.trained.reduce().any(stop()) {
+                return Ok(Outcome::Stopped { step: self.step });
+            }
+            let fed = feed.next()?.ok_or(LoaderError::Stopped)?;
+            for bad in &fed.batch.substituted {
+                monitor.skipped(bad);
+            }
+            let at = self.position(per_epoch);
+            let loss = match self.trained.step(&fed, at) {
+                Err(StepError::NotFinite(error)) => return Err(self.not_finite(error, &fed.batch)),
+                other => other?,
+            };
+            self.step += 1;
+            pace.add(batch_size, feed.waited());
+
+            let (images_per_second, data_wait) = pace.rates();
+            let (step, epoch) = (self.step, at.epoch);
+            monitor.step(&Progress { step, total_steps: total, epoch, loss, images_per_second, data_wait });
+            if self.step.is_multiple_of(self.options.log_every) || self.step == total {
+                self.log(&fed, at, &pace, monitor)?;
+                if data_wait > MUCH_WAITING {
+                    monitor.say(&feed.advice());
+                }
+                pace = Pace::starting_at(feed.waited());
+            }
+            feed.recycle(fed);
+            if self.step.is_multiple_of(per_epoch) {
+                self.end_epoch(at.epoch, monitor, evaluator)?;
+                pace = Pace::starting_at(feed.waited());
+            }
+            let is_due = last_save.elapsed() >= self.until_save();
+            if self.trained.reduce().any(is_due) {
+                self.save()?;
+                last_save = Instant::now();
+            }
+        }
+        Ok(Outcome::Finished)
+    }
+
+    /// Where the next step is.
+    fn position(&self, per_epoch: u64) -> Position {
+        Position { step: self.step, epoch: self.step / per_epoch.max(1) }
+    }
+
+    /// Writes the identity of a batch that gave a value which is not finite, so that it can be looked at.
+    fn not_finite(&self, error: NotFinite, batch: &Batch) -> TrainFailure {
+        let names: Vec<String> = batch.samples.iter().map(|&i| self.source.name(i as usize)).collect();
+        let identity = json!({
+            "step": self.step, "epoch": batch.epoch, "position": batch.position, "term": error.term,
+            "samples": batch.samples, "names": names,
+        });
+        // That the description could not be written must not hide why the run stopped.
+        let report = match self.folder.write("not-finite.json", format!("{identity:#}\n").as_bytes()) {
+            Ok(path) => format!("The batch is described in {}.", path.display()),
+            Err(e) => {
+                format!("The batch could not be described in the run's folder: {e}. Its images: {}.", names.join(", "))
+            }
+        };
+        TrainFailure::NotFinite { step: self.step, term: error.term, report }
+    }
+
+    fn log(&mut self, fed: &Fed, at: Position, pace: &Pace, monitor: &mut dyn Monitor) -> Result<(), TrainFailure> {
+        let record = Record::new(self.step).whole("epoch", at.epoch as i64);
+        let StepRecord { record, verdict } = self.trained.describe(fed, at, record)?;
+        self.verdict = verdict;
+        if let Some(words) = &self.verdict {
+            monitor.say(words);
+        }
+        let (images_per_second, data_wait) = pace.rates();
+        self.append(&record.number("images_per_second", images_per_second).number("data_wait", data_wait))
+    }
+
+    fn append(&mut self, record: &Record) -> Result<(), TrainFailure> {
+        self.metrics.append(record)?;
+        self.events.append(record)?;
+        Ok(())
+    }
+
+    fn end_epoch(
+        &mut self,
+        epoch: u64,
+        monitor: &mut dyn Monitor,
+        evaluator: &mut dyn Evaluator<T>,
+    ) -> Result<(), TrainFailure> {
+        let (every, epochs) = (self.options.evaluate_every, self.options.epochs);
+        if every == 0 || !((epoch + 1).is_multiple_of(every) || epoch + 1 == epochs) {
+            return Ok(());
+        }
+        let found = evaluator.evaluate(&self.trained, epoch);
+        self.trained.device().trouble().map_err(StepError::from)?;
+        if !found.words.is_empty() {
+            monitor.say(&format!("epoch {}/{epochs}: {}", epoch + 1, found.words));
+        }
+        if found.numbers.is_empty() {
+            return Ok(());
+        }
+        let record = Record::new(self.step).whole("epoch", epoch as i64);
+        self.append(&found.numbers.iter().fold(record, |record, (key, value)| record.number(key, *value)))
+    }
+
+    fn until_save(&self) -> Duration {
+        let every = self.options.save_every;
+        if self.saved.is_none() { every.min(FIRST_SAVE) } else { every }
+    }
+
+    fn save(&mut self) -> Result<(), TrainFailure> {
+        if self.saved == Some(self.step) {
+            return Ok(());
+        }
+        // A gradient was finite at every step, but an update may still have left the range of numbers.
+        for (name, set) in self.trained.weights() {
+            if tensor::ops::squared_norms(set).iter().any(|square| !square.is_finite()) {
+                return Err(TrainFailure::Weights { name, step: self.step });
+            }
+        }
+        self.metrics.sync()?;
+        let mut state = State::default();
+        self.trained.save(&mut state);
+        state.write(&self.checkpoints, self.step, self.trained.device())?;
+        self.saved = Some(self.step);
+        Ok(())
+    }
+
+    /// What a run that fails now leaves behind.
+    fn kept(&self) -> Kept {
+        match self.saved {
+            Some(step) if step == self.step => Kept::All { step },
+            Some(step) => Kept::Checkpoint { step },
+            None if self.step == 0 => Kept::NotBegun,
+            None => Kept::Nothing,
+        }
+    }
+}
