@@ -1,7 +1,7 @@
 //! AdamW with DINO's parameter groups, per-tensor clipping and frozen prototypes; the teacher follows in the same pass.
 
 use model::Layout;
-use tensor::ops::{self, AdamW, ParameterUpdate};
+use tensor::ops::{self, AdamW, ParameterUpdate, Teacher};
 use tensor::{ParamId, ParamSet};
 
 use crate::loss::NotFinite;
@@ -120,15 +120,15 @@ impl Optimizer {
         for (steps, update) in self.steps.iter_mut().zip(&updates) {
             *steps += u64::from(*update != ParameterUpdate::Freeze);
         }
+        let momentum = vec![values.momentum; updates.len()];
         ops::adamw_and_average(
             student,
             gradient,
             &mut self.first,
             &mut self.second,
-            teacher,
             &updates,
             &self.adam,
-            values.momentum,
+            Some(Teacher { weights: teacher, momentum: &momentum }),
         );
         report.norm = total.sqrt();
         Ok(report)

@@ -1,6 +1,6 @@
 //! AdamW against PyTorch's, step by step in double precision; the fixture comes from `tools/oracle/adamw_fixture.py`.
 
-use tensor::ops::{AdamW, ParameterUpdate};
+use tensor::ops::{AdamW, ParameterUpdate, Teacher};
 use tensor::{CpuOptions, Device, ParamSet, Precision, ops};
 
 /// Lines of a name and numbers.
@@ -45,7 +45,8 @@ fn adamw_takes_the_steps_of_pytorch() {
         gradient.tensors_mut()[0].copy_from_f64(d);
         let update = ParameterUpdate::Train { lr: rates[0], decay: rates[1], clip: 1.0, t };
         let adam = AdamW::default();
-        ops::adamw_and_average(&mut student, &gradient, &mut first, &mut second, &mut teacher, &[update], &adam, 0.75);
+        let follows = Some(Teacher { weights: &mut teacher, momentum: &[0.75] });
+        ops::adamw_and_average(&mut student, &gradient, &mut first, &mut second, &[update], &adam, follows);
         average.iter_mut().zip(value).for_each(|(a, p)| *a = 0.75 * *a + 0.25 * p);
         assert_equal(t, "value", &student, value);
         assert_equal(t, "first", &first, m);

@@ -1,4 +1,4 @@
-//! AdamW and the teacher's moving average, in one pass over all parameters.
+//! AdamW and a teacher's moving average, in one pass over all parameters.
 
 use rayon::prelude::*;
 
@@ -6,13 +6,13 @@ use super::{Cpu, ELEMENTS_PER_TASK, Real};
 use crate::ops::{AdamW, ParameterUpdate};
 use simd::simd;
 
-/// The slices of one parameter: value, gradient, first and second moment, teacher.
+/// The slices of one parameter: value, gradient, first and second moment, and the teacher that follows it, with its momentum.
 pub(crate) struct Slices<'a, T> {
     pub value: &'a mut [T],
     pub gradient: &'a [T],
     pub first: &'a mut [T],
     pub second: &'a mut [T],
-    pub teacher: &'a mut [T],
+    pub teacher: Option<(&'a mut [T], f64)>,
     pub update: ParameterUpdate,
 }
 
@@ -70,8 +70,8 @@ simd! {
     }
 }
 
-/// Updates every parameter and then its teacher copy.
-pub(crate) fn step<T: Real>(cpu: &Cpu, parameters: Vec<Slices<'_, T>>, adam: &AdamW, momentum: f64) {
+/// Updates every parameter and then the teacher that follows it.
+pub(crate) fn step<T: Real>(cpu: &Cpu, parameters: Vec<Slices<'_, T>>, adam: &AdamW) {
     let tasks: Vec<_> = parameters
         .into_iter()
         .flat_map(|p| {
@@ -80,14 +80,13 @@ pub(crate) fn step<T: Real>(cpu: &Cpu, parameters: Vec<Slices<'_, T>>, adam: &Ad
                 ParameterUpdate::Freeze => None,
             };
             let n = ELEMENTS_PER_TASK;
-            p.value
-                .chunks_mut(n)
-                .zip(p.gradient.chunks(n))
-                .zip(p.first.chunks_mut(n).zip(p.second.chunks_mut(n)))
-                .zip(p.teacher.chunks_mut(n))
-                .map(move |(((value, gradient), (first, second)), teacher)| {
+            let mut teacher = p.teacher.map(|(t, momentum)| (t.chunks_mut(n), T::from_f64(1.0 - momentum)));
+            p.value.chunks_mut(n).zip(p.gradient.chunks(n)).zip(p.first.chunks_mut(n).zip(p.second.chunks_mut(n))).map(
+                move |((value, gradient), (first, second))| {
+                    let teacher = teacher.as_mut().and_then(|(chunks, rest)| Some((chunks.next()?, *rest)));
                     (step, value, gradient, first, second, teacher)
-                })
+                },
+            )
         })
         .collect();
     cpu.install(|| {
@@ -95,7 +94,9 @@ pub(crate) fn step<T: Real>(cpu: &Cpu, parameters: Vec<Slices<'_, T>>, adam: &Ad
             if let Some(step) = step {
                 adamw(value, gradient, first, second, step);
             }
-            average(teacher, value, T::from_f64(1.0 - momentum));
+            if let Some((teacher, rest)) = teacher {
+                average(teacher, value, rest);
+            }
         });
     });
 }
@@ -104,9 +105,9 @@ pub(crate) fn step<T: Real>(cpu: &Cpu, parameters: Vec<Slices<'_, T>>, adam: &Ad
 #[cfg(test)]
 type Element = (f64, f64, f64, f64);
 
-/// AdamW as its authors write it, then the moving average: the oracle.
+/// AdamW as its authors write it, then the moving average where there is one: the oracle.
 #[cfg(test)]
-fn adamw_plain(e: Element, gradient: f64, update: ParameterUpdate, adam: &AdamW, momentum: f64) -> Element {
+fn adamw_plain(e: Element, gradient: f64, update: ParameterUpdate, adam: &AdamW, momentum: Option<f64>) -> Element {
     let (mut p, mut m, mut v, teacher) = e;
     if let ParameterUpdate::Train { lr, decay, clip, t } = update {
         let g = clip * gradient;
@@ -117,7 +118,7 @@ fn adamw_plain(e: Element, gradient: f64, update: ParameterUpdate, adam: &AdamW,
         let v_hat = v / (1.0 - adam.beta2.powi(t as i32));
         p -= lr * m_hat / (v_hat.sqrt() + adam.epsilon);
     }
-    (p, m, v, momentum * teacher + (1.0 - momentum) * p)
+    (p, m, v, momentum.map_or(teacher, |kept| kept * teacher + (1.0 - kept) * p))
 }
 
 #[cfg(test)]
@@ -126,16 +127,18 @@ mod tests {
     use crate::cpu::testing::{assert_follows, cpu, noise, wide};
 
     fn follows_the_plain_form<T: Real>(tolerance: f64) {
-        // The first parameter fills more than one task; the last stays frozen until the third step.
-        let lengths = [ELEMENTS_PER_TASK + 77, 5, 40];
+        // The first parameter fills more than one task; the third stays frozen until the third step; the last has no teacher.
+        let lengths = [ELEMENTS_PER_TASK + 77, 5, 40, 23];
         let adam = AdamW::default();
-        let parameters = |seed: u64| [0, 1, 2].map(|i| noise::<T>(seed + i as u64, lengths[i]));
+        let parameters = |seed: u64| [0, 1, 2, 3].map(|i| noise::<T>(seed + i as u64, lengths[i]));
         let (mut value, mut teacher) = (parameters(10), parameters(20));
         let [mut first, mut second] = [0, 0].map(|_| lengths.map(|n| vec![T::ZERO; n]));
-        let mut plain: [Vec<Element>; 3] = [0, 1, 2]
+        let mut plain: [Vec<Element>; 4] = [0, 1, 2, 3]
             .map(|i| value[i].iter().zip(&teacher[i]).map(|(p, t)| (p.to_f64(), 0.0, 0.0, t.to_f64())).collect());
         for step_number in 1..=4u64 {
-            let (lr, momentum) = (0.01 * step_number as f64, 0.9 + 0.02 * step_number as f64);
+            let lr = 0.01 * step_number as f64;
+            let kept = 0.9 + 0.02 * step_number as f64;
+            let momentum = [Some(kept), Some(0.5 * kept), Some(kept), None];
             let gradient = parameters(100 * step_number);
             let updates = [
                 ParameterUpdate::Train { lr, decay: 0.1, clip: 0.7, t: step_number },
@@ -144,22 +147,23 @@ mod tests {
                     1 | 2 => ParameterUpdate::Freeze,
                     _ => ParameterUpdate::Train { lr, decay: 0.1, clip: 1.0, t: step_number - 2 },
                 },
+                ParameterUpdate::Train { lr, decay: 0.2, clip: 0.3, t: step_number },
             ];
             let slices = value.iter_mut().zip(&gradient).zip(first.iter_mut().zip(&mut second));
-            let slices = slices.zip(teacher.iter_mut().zip(updates)).map(
-                |(((value, gradient), (first, second)), (teacher, update))| Slices {
+            let slices = slices.zip(teacher.iter_mut().zip(momentum).zip(updates)).map(
+                |(((value, gradient), (first, second)), ((teacher, momentum), update))| Slices {
                     value,
                     gradient,
                     first,
                     second,
-                    teacher,
+                    teacher: momentum.map(|momentum| (&mut teacher[..], momentum)),
                     update,
                 },
             );
-            step(&cpu(), slices.collect(), &adam, momentum);
-            for i in 0..3 {
+            step(&cpu(), slices.collect(), &adam);
+            for i in 0..4 {
                 for (e, g) in plain[i].iter_mut().zip(&gradient[i]) {
-                    *e = adamw_plain(*e, g.to_f64(), updates[i], &adam, momentum);
+                    *e = adamw_plain(*e, g.to_f64(), updates[i], &adam, momentum[i]);
                 }
                 let part = |f: fn(&Element) -> f64| plain[i].iter().map(f).collect::<Vec<f64>>();
                 assert_follows(&value[i], &part(|e| e.0), tolerance);
@@ -186,11 +190,11 @@ mod tests {
             gradient: &gradient,
             first: &mut first,
             second: &mut second,
-            teacher: &mut teacher,
+            teacher: Some((&mut teacher, 0.75)),
             update: ParameterUpdate::Freeze,
         };
         let old = wide(&noise::<f32>(4, 9));
-        step(&cpu(), vec![slices], &AdamW::default(), 0.75);
+        step(&cpu(), vec![slices], &AdamW::default());
         let want: Vec<f64> = old.iter().zip(&before[0]).map(|(t, &p)| 0.75 * t + 0.25 * f64::from(p)).collect();
         assert_follows(&teacher, &want, 1e-6);
         assert_eq!([value, first, second], before);
@@ -208,10 +212,10 @@ mod tests {
             gradient: &gradient,
             first: &mut first,
             second: &mut second,
-            teacher: &mut teacher,
+            teacher: Some((&mut teacher, 1.0)),
             update,
         };
-        step(&cpu(), vec![slices], &AdamW::default(), 1.0);
+        step(&cpu(), vec![slices], &AdamW::default());
         assert_eq!(value, before);
         assert_eq!(teacher, noise::<f64>(4, 9));
         assert!(first.iter().zip(&moments).all(|(a, b)| a != b));

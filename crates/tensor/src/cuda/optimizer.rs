@@ -25,7 +25,7 @@ struct Parameter {
     step_size: f32,
     inverse_sqrt_correction2: f32,
     frozen: i32,
-    unused: i32,
+    rest: f32,
 }
 
 // SAFETY: plain numbers without padding: eight words of 8 bytes and six of 4.
@@ -44,10 +44,9 @@ pub(crate) fn step(
     gradient: &ParamSet,
     first: &mut ParamSet,
     second: &mut ParamSet,
-    teacher: &mut ParamSet,
     updates: &[ParameterUpdate],
     adam: &AdamW,
-    momentum: f64,
+    followers: Vec<Option<(&mut Tensor, f64)>>,
 ) {
     let blocks = chunks(student.iter().map(Tensor::len));
     let correction = |beta: f64, t: u64| 1.0 - beta.powf(t as f64);
@@ -56,7 +55,7 @@ pub(crate) fn step(
         .iter_mut()
         .zip(gradient.iter())
         .zip(first.tensors_mut().iter_mut().zip(second.tensors_mut()))
-        .zip(teacher.tensors_mut().iter_mut().zip(updates))
+        .zip(followers.iter().zip(updates))
         .map(|(((value, gradient), (first, second)), (teacher, &update))| {
             let (lr, decay, clip, t) = match update {
                 ParameterUpdate::Train { lr, decay, clip, t } => (lr, decay, clip, t),
@@ -66,8 +65,8 @@ pub(crate) fn step(
                 // The copies for matrix products are written by the same kernel, so they stay good.
                 value: value.cuda_address(),
                 value_copy: value.cuda_buffer().copy_address(),
-                teacher: teacher.cuda_address(),
-                teacher_copy: teacher.cuda_buffer().copy_address(),
+                teacher: teacher.as_ref().map_or(0, |(weights, _)| weights.cuda_address()),
+                teacher_copy: teacher.as_ref().map_or(0, |(weights, _)| weights.cuda_buffer().copy_address()),
                 first: first.cuda_address_mut(),
                 second: second.cuda_address_mut(),
                 gradient: gradient.cuda_address(),
@@ -77,7 +76,7 @@ pub(crate) fn step(
                 step_size: (lr / correction(adam.beta1, t)) as f32,
                 inverse_sqrt_correction2: (1.0 / correction(adam.beta2, t).sqrt()) as f32,
                 frozen: i32::from(update == ParameterUpdate::Freeze),
-                unused: 0,
+                rest: teacher.as_ref().map_or(0.0, |(_, momentum)| (1.0 - momentum) as f32),
             }
         })
         .collect();
@@ -90,7 +89,6 @@ pub(crate) fn step(
         (1.0 - adam.beta1) as f32,
         (1.0 - adam.beta2) as f32,
         adam.epsilon as f32,
-        (1.0 - momentum) as f32,
     ];
     cuda.launch(("optimizer", "adamw_and_average"), (blocks.len() as u32, 1, 1), (256, 1), 0, &arguments);
 }

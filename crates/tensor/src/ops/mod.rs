@@ -24,7 +24,7 @@ pub use norm::{
     BatchStatistics, Norm, RowStatistics, batch_norm, batch_norm_backward, gelu, gelu_backward, l2_normalize,
     l2_normalize_backward, layer_norm, layer_norm_backward, linear_residual_norm,
 };
-pub use optimizer::{AdamW, ParameterUpdate, adamw_and_average, clear, squared_norms};
+pub use optimizer::{AdamW, ParameterUpdate, Teacher, adamw_and_average, clear, squared_norms};
 pub use prototypes::{
     Logits, add_scaled, add_shift_gradient, column_mean, column_sums, cross_entropy, log_mean_softmax, move_towards,
     prototype_logits, prototype_logits_backward, row_summaries, softmax, vmf_log_normalizer,

@@ -1,4 +1,4 @@
-//! The update of all parameters: AdamW, and the teacher as a moving average of the student.
+//! The update of all parameters: AdamW, and a teacher as the moving average of the student.
 
 use rayon::prelude::*;
 
@@ -38,39 +38,65 @@ pub enum ParameterUpdate {
         /// How many steps this parameter has seen, this one included.
         t: u64,
     },
-    /// Nothing: no step, no decay, no change of the moments. The teacher still follows.
+    /// Nothing: no step, no decay, no change of the moments. A teacher still follows.
     Freeze,
 }
 
-/// One AdamW step on the student, then `teacher = momentum teacher + (1 - momentum) student`, parameter by parameter.
+/// The moving average of a student's parameters.
+#[derive(Debug)]
+pub struct Teacher<'a> {
+    /// The average, one tensor for each of the student's.
+    pub weights: &'a mut ParamSet,
+    /// How much of itself each parameter keeps. With 1 it does not follow the student: it keeps every bit, even where the
+    /// student's value is not finite.
+    pub momentum: &'a [f64],
+}
+
+impl<'a> Teacher<'a> {
+    /// The tensors that follow the student, with their momentum; none for each that does not.
+    fn followers(teacher: Option<Self>, parameters: usize) -> Vec<Option<(&'a mut Tensor, f64)>> {
+        let Some(Teacher { weights, momentum }) = teacher else {
+            return (0..parameters).map(|_| None).collect();
+        };
+        assert_eq!((weights.len(), momentum.len()), (parameters, parameters), "a teacher of the student's parameters");
+        let pairs = weights.tensors_mut().iter_mut().zip(momentum);
+        pairs.map(|(weights, &momentum)| (momentum != 1.0).then_some((weights, momentum))).collect()
+    }
+}
+
+/// One AdamW step on the student, then `teacher = momentum teacher + (1 - momentum) student`, parameter by parameter, where
+/// there is a teacher.
+///
+/// # Panics
+/// When there is not one update for each parameter, or the teacher's parameters are not the student's.
 pub fn adamw_and_average(
     student: &mut ParamSet,
     gradient: &ParamSet,
     first: &mut ParamSet,
     second: &mut ParamSet,
-    teacher: &mut ParamSet,
     updates: &[ParameterUpdate],
     adam: &AdamW,
-    momentum: f64,
+    teacher: Option<Teacher<'_>>,
 ) {
     assert_eq!(updates.len(), student.len(), "one update for each parameter");
     let Some(any) = student.tensors().first() else { return };
     let device = any.device().clone();
+    let followers = Teacher::followers(teacher, updates.len());
     on_device!(any, T => {
         let slices = student.tensors_mut().iter_mut().zip(gradient.iter())
             .zip(first.tensors_mut().iter_mut().zip(second.tensors_mut()))
-            .zip(teacher.tensors_mut().iter_mut().zip(updates))
+            .zip(followers.into_iter().zip(updates))
             .map(|(((value, gradient), (first, second)), (teacher, &update))| cpu::Slices {
                 value: T::slice_mut(value),
                 gradient: T::slice(gradient),
                 first: T::slice_mut(first),
                 second: T::slice_mut(second),
-                teacher: T::slice_mut(teacher),
+                teacher: teacher.map(|(weights, momentum)| (T::slice_mut(weights), momentum)),
                 update,
             })
             .collect();
-        cpu::step(device.as_cpu(), slices, adam, momentum);
-    }, cuda => gpu::step(cuda, student, gradient, first, second, teacher, updates, adam, momentum));
+        cpu::step(device.as_cpu(), slices, adam);
+    }, cuda => gpu::step(cuda, student, gradient, first, second, updates, adam, followers));
 }
 
 /// Sum of squares of each tensor of a set.

@@ -1,13 +1,15 @@
 // All parameters in one launch: AdamW, the teacher's moving average, and the copies of both that matrix products read.
 
-// One tensor of the network. A null copy is one that nothing reads.
+// One tensor of the network. A null copy is one that nothing reads; with a null teacher, nothing follows the value.
+// The teacher moves by `rest` of its distance to the value: one minus its momentum.
 struct Parameter {
     float *value, *first, *second, *teacher;
     const float* gradient;
     act *value_copy, *teacher_copy;
     i64 count;
     float shrink, clip, step_size, inverse_sqrt_correction2;
-    int frozen, unused;
+    int frozen;
+    float rest;
 };
 
 // Block b takes CHUNK elements of parameter where[2 b], from where[2 b + 1] chunks on.
@@ -15,7 +17,7 @@ struct Parameter {
 
 // t + (1 - m) (p - t) rather than m t + (1 - m) p: rounded to float, m and 1 - m do not add up to one.
 extern "C" __global__ void adamw_and_average(const Parameter* parameters, const int* where, float beta1, float beta2,
-                                             float keep1, float keep2, float epsilon, float rest) {
+                                             float keep1, float keep2, float epsilon) {
     Parameter p = parameters[where[2 * blockIdx.x]];
     i64 first = (i64)where[2 * blockIdx.x + 1] * CHUNK, last = first + CHUNK < p.count ? first + CHUNK : p.count;
     for (i64 i = first + threadIdx.x; i < last; i += blockDim.x) {
@@ -28,10 +30,12 @@ extern "C" __global__ void adamw_and_average(const Parameter* parameters, const 
             p.value[i] = value;
             if (p.value_copy) p.value_copy[i] = from_float<act>(value);
         }
-        float teacher = p.teacher[i];
-        teacher = fmaf(rest, value - teacher, teacher);
-        p.teacher[i] = teacher;
-        if (p.teacher_copy) p.teacher_copy[i] = from_float<act>(teacher);
+        if (p.teacher) {
+            float teacher = p.teacher[i];
+            teacher = fmaf(p.rest, value - teacher, teacher);
+            p.teacher[i] = teacher;
+            if (p.teacher_copy) p.teacher_copy[i] = from_float<act>(teacher);
+        }
     }
 }
 
