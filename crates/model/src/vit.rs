@@ -144,7 +144,7 @@ impl Vit {
     /// Adds the gradients of all parameters, from that of the features. Nothing flows to the pixels.
     pub fn backward(&self, p: &ParamSet, saved: VitSaved, d_features: &Tensor, grads: &mut ParamSet) {
         let VitSaved { tokens, patches, blocks, last, class, class_rows, statistics } = saved;
-        let mut d_class = class.device().zeros(class.shape());
+        let mut d_class = class.zeros_like();
         self.norm.backward(p, &class, &class_rows, &statistics, d_features, &mut d_class, grads);
         let mut dx = match self.blocks.last() {
             Some(block) => block.backward_class(p, last, d_class, grads),

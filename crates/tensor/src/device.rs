@@ -38,6 +38,16 @@ pub enum CudaPrecision {
     F32,
 }
 
+/// The element type of the residual stream and its gradient on a GPU, which is never smaller than that of activations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResidualPrecision {
+    /// bfloat16, the least memory to move.
+    #[default]
+    Bf16,
+    /// Single precision, as PyTorch keeps the stream under autocast: sums over the blocks are not rounded to bfloat16.
+    F32,
+}
+
 /// How to set up a GPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CudaOptions {
@@ -45,6 +55,8 @@ pub struct CudaOptions {
     pub index: usize,
     /// Element type of activations.
     pub precision: CudaPrecision,
+    /// Element type of the residual stream; with f32 activations it is f32 in any case.
+    pub residual: ResidualPrecision,
 }
 
 /// A device could not be set up, or failed while it worked.
@@ -160,6 +172,14 @@ impl Device {
         match &*self.inner {
             Inner::Cpu(cpu) => cpu.dtype(),
             Inner::Cuda(_) => DType::F32,
+        }
+    }
+
+    /// The element type of the residual stream and of its gradient.
+    pub fn residual_dtype(&self) -> DType {
+        match &*self.inner {
+            Inner::Cpu(cpu) => cpu.dtype(),
+            Inner::Cuda(cuda) => cuda.residual_dtype(),
         }
     }
 
@@ -294,6 +314,11 @@ impl Device {
         Tensor::empty(self, shape, self.exact_dtype())
     }
 
+    /// The same for the residual stream and its gradient.
+    pub fn empty_residual(&self, shape: &[usize]) -> Tensor {
+        Tensor::empty(self, shape, self.residual_dtype())
+    }
+
     /// A tensor of activations, all zero.
     pub fn zeros(&self, shape: &[usize]) -> Tensor {
         let mut t = self.empty(shape);
@@ -324,6 +349,16 @@ impl Device {
     /// When the number of values is not the shape's.
     pub fn exact_from_f64(&self, shape: &[usize], values: &[f64]) -> Tensor {
         let mut t = self.empty_exact(shape);
+        t.copy_from_f64(values);
+        t
+    }
+
+    /// The same for the residual stream and its gradient.
+    ///
+    /// # Panics
+    /// When the number of values is not the shape's.
+    pub fn residual_from_f64(&self, shape: &[usize], values: &[f64]) -> Tensor {
+        let mut t = self.empty_residual(shape);
         t.copy_from_f64(values);
         t
     }

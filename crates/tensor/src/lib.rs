@@ -22,7 +22,9 @@ mod rows;
 mod tensor;
 
 pub use cuda::{FoundLibrary, KernelTime, UploadedPixels, cuda_libraries};
-pub use device::{CpuOptions, CudaOptions, CudaPrecision, Device, DeviceError, DeviceUse, Precision};
+pub use device::{
+    CpuOptions, CudaOptions, CudaPrecision, Device, DeviceError, DeviceUse, Precision, ResidualPrecision,
+};
 pub use params::{ParamId, ParamSet};
 pub use rows::Rows;
 pub use tensor::{DType, Tensor};

@@ -95,6 +95,13 @@ impl Tensor {
         }
     }
 
+    /// A tensor of the same shape and element type, all zero: where a gradient of this one begins.
+    pub fn zeros_like(&self) -> Self {
+        let mut zeros = Tensor::empty(&self.device, &self.shape, self.dtype());
+        zeros.fill(0.0);
+        zeros
+    }
+
     /// A copy.
     pub fn duplicate(&self) -> Self {
         let mut copy = Tensor::empty(&self.device, &self.shape, self.dtype());

@@ -25,8 +25,9 @@ impl Layer<'_> {
     }
 
     /// The bias for a matrix product to add, which cuBLASLt takes in the type of the result only.
-    fn bias(&self, cuda: &Cuda) -> Option<u64> {
-        self.bias.map(|b| cuda.for_product(b) + (self.first * cuda.dtype().size()) as u64)
+    fn bias(&self, cuda: &Cuda, result: DType) -> Option<u64> {
+        let values = |b| if result == DType::F32 { Tensor::cuda_address(b) } else { cuda.for_product(b) };
+        self.bias.map(|b| values(b) + (self.first * result.size()) as u64)
     }
 
     /// The bias for a kernel to add; null where there is none.
@@ -37,7 +38,7 @@ impl Layer<'_> {
 
 /// y = x W^T + b.
 pub(crate) fn forward(cuda: &Cuda, x: &Tensor, layer: Layer<'_>, y: &mut Tensor) {
-    let to = Product { bias: layer.bias(cuda), ..Product::to(y.cuda_address_mut(), y.dtype()) };
+    let to = Product { bias: layer.bias(cuda, y.dtype()), ..Product::to(y.cuda_address_mut(), y.dtype()) };
     cuda.product(Matrix::of(x), layer.weight(cuda).transposed(), to);
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn residual(
     let map = cuda.rows(rows);
     if map.is_whole() && scale == 1.0 {
         let to = Product::to(out.cuda_address_mut(), out.dtype());
-        let to = Product { added_to: Some(stream.cuda_address()), bias: layer.bias(cuda), ..to };
+        let to = Product { added_to: Some(stream.cuda_address()), bias: layer.bias(cuda, out.dtype()), ..to };
         cuda.product(Matrix::of(x), layer.weight(cuda).transposed(), to);
         return;
     }

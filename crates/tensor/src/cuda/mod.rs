@@ -1,9 +1,9 @@
 //! The operations on an NVIDIA GPU.
 //!
 //! One stream, on which all work is queued in the order of the calls, and another that brings images and finishes them;
-//! kernels of our own (`kernels/*.cu`) and matrix products by cuBLASLt. Activations are bf16 (or f32, for proof),
-//! parameters and statistics f32. No operation returns an error: the first trouble is kept, later work is skipped, and
-//! `Device::finish` reports it.
+//! kernels of our own (`kernels/*.cu`) and matrix products by cuBLASLt. Activations are bf16 (or f32, for proof), the
+//! residual stream is bf16 or f32, parameters and statistics f32. No operation returns an error: the first trouble is kept,
+//! later work is skipped, and `Device::finish` reports it.
 
 mod arguments;
 mod gemm;
@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use cudarc::driver::{result, sys};
 
-use crate::device::{CudaOptions, CudaPrecision, DeviceError, DeviceUse};
+use crate::device::{CudaOptions, CudaPrecision, DeviceError, DeviceUse, ResidualPrecision};
 use crate::tensor::{DType, Tensor};
 
 pub(crate) use arguments::{Argument, arguments};
@@ -39,6 +39,7 @@ pub use profile::KernelTime;
 pub(crate) use rows::DeviceRows;
 
 use memory::{Arena, Piece};
+use program::Types;
 
 /// Threads of a block of an element-wise kernel.
 const THREADS: u32 = 256;
@@ -59,7 +60,7 @@ pub(crate) struct About {
 /// One GPU, or a plan of work on it.
 pub(crate) struct Cuda {
     gpu: Arc<Gpu>,
-    precision: CudaPrecision,
+    types: Types,
     arena: Arc<Arena>,
     /// Whether nothing is computed: memory is handed out by number only, to learn how much is needed.
     plans: bool,
@@ -119,27 +120,24 @@ impl Cuda {
             .map_err(driver("no stream could be made on the GPU"))?;
         let arena = Arena::new();
         let cache = Some(files::cache_folder().join("kernels"));
-        let programs = program::Programs::new(&about, options.precision == CudaPrecision::F32, cache);
+        let types = match (options.precision, options.residual) {
+            (CudaPrecision::F32, _) => Types::F32,
+            (CudaPrecision::Bf16, ResidualPrecision::F32) => Types::Bf16WithF32Residual,
+            (CudaPrecision::Bf16, ResidualPrecision::Bf16) => Types::Bf16,
+        };
+        let programs = program::Programs::new(&about, types, cache);
         let blas = gemm::Blas::new(&arena, options.precision).map_err(missing)?;
         let staging = transfer::Staging::new().map_err(driver("no memory for copies to the GPU"))?;
         let slots = pixels::Slots::new().map_err(driver("no stream could be made on the GPU"))?;
-        let precision = options.precision;
         let gpu = Gpu { context, stream, about, programs, blas, staging, slots };
         let (trouble, profile) = (Mutex::default(), Mutex::default());
-        Ok(Self { gpu: Arc::new(gpu), precision, arena, plans: false, trouble, profile })
+        Ok(Self { gpu: Arc::new(gpu), types, arena, plans: false, trouble, profile })
     }
 
     /// The same GPU for a plan: everything that it is asked to do takes memory by number, and nothing else happens.
     pub(crate) fn planner(&self) -> Self {
         let (trouble, profile) = (Mutex::default(), Mutex::default());
-        Self {
-            gpu: self.gpu.clone(),
-            precision: self.precision,
-            arena: Arena::imagined(),
-            plans: true,
-            trouble,
-            profile,
-        }
+        Self { gpu: self.gpu.clone(), types: self.types, arena: Arena::imagined(), plans: true, trouble, profile }
     }
 
     /// Takes this much memory of the GPU at once, for the tensors to come.
@@ -154,16 +152,28 @@ impl Cuda {
     }
 
     pub(crate) fn describe(&self) -> String {
-        let bits = if self.precision == CudaPrecision::Bf16 { "bf16" } else { "f32" };
+        let bits = match self.types {
+            Types::Bf16 => "bf16",
+            Types::Bf16WithF32Residual => "bf16 with an f32 residual stream",
+            Types::F32 => "f32",
+        };
         let gib = self.gpu.about.total_bytes as f64 / (1u64 << 30) as f64;
         format!("cuda, {}, {gib:.0} GiB, {bits}", self.gpu.about.name)
     }
 
     /// The type of activations.
     pub(crate) fn dtype(&self) -> DType {
-        match self.precision {
-            CudaPrecision::Bf16 => DType::Bf16,
-            CudaPrecision::F32 => DType::F32,
+        match self.types {
+            Types::Bf16 | Types::Bf16WithF32Residual => DType::Bf16,
+            Types::F32 => DType::F32,
+        }
+    }
+
+    /// The type of the residual stream and its gradient.
+    pub(crate) fn residual_dtype(&self) -> DType {
+        match self.types {
+            Types::Bf16 => DType::Bf16,
+            Types::Bf16WithF32Residual | Types::F32 => DType::F32,
         }
     }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::cpu::{Real, linear as cpu, on_device};
 use crate::cuda::linear as gpu;
+use crate::ops::residual::assert_stream;
 use crate::rows::Rows;
 use crate::tensor::Tensor;
 
@@ -135,9 +136,10 @@ pub(super) fn residual_output<'a>(
     x: &Tensor,
     affine: &Affine<'a>,
 ) -> (Tensor, &'a Tensor) {
+    assert_stream(stream);
     assert_eq!((stream.rows(), x.rows()), (rows.source_rows(), rows.count()), "rows of a residual branch");
     assert_eq!(stream.columns(), affine.outputs.len(), "a branch is as wide as its stream");
-    (stream.device().empty(stream.shape()), affine.bias.expect("a residual projection has a bias"))
+    (stream.device().empty_residual(stream.shape()), affine.bias.expect("a residual projection has a bias"))
 }
 
 /// `dy W`: the gradient of the layer's input.

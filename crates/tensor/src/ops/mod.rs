@@ -29,6 +29,6 @@ pub use prototypes::{
     Logits, add_scaled, add_shift_gradient, column_mean, column_sums, cross_entropy, log_mean_softmax, move_towards,
     prototype_logits, prototype_logits_backward, row_summaries, softmax, vmf_log_normalizer,
 };
-pub use residual::{gather, scatter_add};
+pub use residual::{branch_gradient, gather, scatter_add};
 pub use tokens::{Grid, PixelData, Pixels, TokenLayout, assemble_tokens, assemble_tokens_backward, patchify};
 pub use views::{BoxBlur, ColorStep, ViewEdit};

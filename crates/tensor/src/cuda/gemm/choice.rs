@@ -123,7 +123,12 @@ impl Key {
     }
 
     fn result_bytes(&self, operand: u64) -> u64 {
-        self.m * self.n * if self.exact_result { 4 } else { operand }
+        self.n * self.bias_bytes(operand)
+    }
+
+    /// A bias has the type of the result.
+    fn bias_bytes(&self, operand: u64) -> u64 {
+        self.m * if self.exact_result { 4 } else { operand }
     }
 
     fn is_worth_timing(&self) -> bool {
@@ -261,7 +266,7 @@ impl Cuda {
         let sizes = [
             largest(&|key| key.m * key.k * size),
             largest(&|key| key.k * key.n * size),
-            largest(&|key| key.m * size),
+            largest(&|key| key.bias_bytes(size)),
             largest(&|key| key.result_bytes(size)),
         ];
         let Some(watch) = Watch::new() else { return };

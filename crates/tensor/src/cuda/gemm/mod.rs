@@ -35,6 +35,7 @@ impl Matrix {
 
     /// All of a tensor, which must be of the type of activations.
     pub(crate) fn of(tensor: &Tensor) -> Self {
+        assert_eq!(tensor.dtype(), tensor.device().dtype(), "a matrix product reads activations");
         Self::new(tensor.cuda_address(), tensor.rows(), tensor.columns())
     }
 
@@ -54,7 +55,7 @@ pub(crate) struct Product {
     pub dtype: DType,
     /// Where the matrix that the product is added to is, of the same shape and type; nowhere to overwrite.
     pub added_to: Option<u64>,
-    /// A number for each column, in the type of activations, added to every row.
+    /// A number for each column, in the type of the result, added to every row.
     pub bias: Option<u64>,
     /// What the product is multiplied by before anything is added.
     pub factor: f32,
@@ -134,14 +135,14 @@ impl Descriptors {
         set(A::CUBLASLT_MATMUL_DESC_TRANSA, (&raw const a).cast(), size_of_val(&a))?;
         set(A::CUBLASLT_MATMUL_DESC_TRANSB, (&raw const b).cast(), size_of_val(&b))?;
         let operand = blas.operand_type();
+        let result_type = if key.exact_result { sys::cudaDataType::CUDA_R_32F } else { operand };
         if key.bias {
             let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
             let bias = bias.unwrap_or(0);
             set(A::CUBLASLT_MATMUL_DESC_EPILOGUE, (&raw const epilogue).cast(), size_of_val(&epilogue))?;
             set(A::CUBLASLT_MATMUL_DESC_BIAS_POINTER, (&raw const bias).cast(), size_of_val(&bias))?;
-            set(A::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (&raw const operand).cast(), size_of_val(&operand))?;
+            set(A::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (&raw const result_type).cast(), size_of_val(&result_type))?;
         }
-        let result_type = if key.exact_result { sys::cudaDataType::CUDA_R_32F } else { operand };
         let layout = |kind, rows: u64, columns: u64, transposed: bool| {
             let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
             result::create_matrix_layout(kind, rows, columns, rows.max(1) as i64)
