@@ -6,13 +6,13 @@
 //! takes the favourite.
 
 use std::collections::HashMap;
-use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::cublaslt::{result, sys};
 use cudarc::driver;
 
-use super::{Blas, Descriptors, Key, Operands, WORKSPACE};
+use super::descriptors::{Descriptors, Preference};
+use super::{Blas, Key, Operands};
 use crate::cuda::{Cuda, arguments};
 
 pub(super) type Algorithm = sys::cublasLtMatmulAlgo_t;
@@ -146,44 +146,20 @@ pub(super) fn favourite(blas: &Blas, key: &Key) -> Result<Algorithm, result::Cub
 /// Algorithms for a shape, cuBLASLt's favourite first.
 fn offered(blas: &Blas, key: &Key, most: usize) -> Result<Vec<Algorithm>, result::CublasError> {
     let d = Descriptors::new(blas, key, None)?;
-    let preference = result::create_matmul_pref()?;
-    let [a, b, c] = d.layouts;
+    let preference = Preference::new(key)?;
+    let [a, b, c] = d.layouts();
     // SAFETY: plain numbers and arrays of numbers, for which zero is a value.
     let mut offers: Vec<sys::cublasLtMatmulHeuristicResult_t> = vec![unsafe { std::mem::zeroed() }; most];
     let mut count = 0;
-    let found = prefer(preference, key).and_then(|()| {
-        let (to, most) = (offers.as_mut_ptr(), most as i32);
-        // SAFETY: all descriptors are alive; there is room for as many results as are asked for.
-        unsafe {
-            let handle = blas.handle;
-            sys::cublasLtMatmulAlgoGetHeuristic(handle, d.product, a, b, c, c, preference, most, to, &raw mut count)
-        }
-        .result()
-    });
-    // SAFETY: not used after this.
-    let _ = unsafe { result::destroy_matmul_pref(preference) };
-    found?;
+    let (to, most, preference) = (offers.as_mut_ptr(), most as i32, preference.raw());
+    // SAFETY: all descriptors are alive; there is room for as many results as are asked for.
+    unsafe {
+        let handle = blas.handle;
+        sys::cublasLtMatmulAlgoGetHeuristic(handle, d.product(), a, b, c, c, preference, most, to, &raw mut count)
+    }
+    .result()?;
     offers.truncate(count.max(0) as usize);
     Ok(offers.into_iter().filter(|o| o.state.result().is_ok()).map(|o| o.algo).collect())
-}
-
-fn prefer(preference: sys::cublasLtMatmulPreference_t, key: &Key) -> Result<(), result::CublasError> {
-    use sys::cublasLtMatmulPreferenceAttributes_t as P;
-    let set = |attribute, value: *const c_void, size| {
-        // SAFETY: the preference is alive; the value has the size that is named.
-        unsafe { result::set_matmul_pref_attribute(preference, attribute, value, size) }
-    };
-    let workspace = WORKSPACE;
-    set(P::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, (&raw const workspace).cast(), size_of_val(&workspace))?;
-    for attribute in [
-        P::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-        P::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        P::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-        P::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
-    ] {
-        set(attribute, (&raw const key.alignment).cast(), size_of_val(&key.alignment))?;
-    }
-    Ok(())
 }
 
 /// Memory of the driver's for as long as products are timed.
@@ -209,22 +185,19 @@ impl Drop for Scratch {
     }
 }
 
-/// A start and an end on a stream.
-struct Watch([driver::sys::CUevent; 2]);
+/// A place on a stream.
+struct Event(driver::sys::CUevent);
 
-impl Watch {
+impl Event {
     fn new() -> Option<Self> {
-        let event = || driver::result::event::create(driver::sys::CUevent_flags::CU_EVENT_DEFAULT).ok();
-        Some(Self([event()?, event()?]))
+        driver::result::event::create(driver::sys::CUevent_flags::CU_EVENT_DEFAULT).ok().map(Self)
     }
 }
 
-impl Drop for Watch {
+impl Drop for Event {
     fn drop(&mut self) {
-        for event in self.0 {
-            // SAFETY: made above and not used after this.
-            let _ = unsafe { driver::result::event::destroy(event) };
-        }
+        // SAFETY: made above and not used after this.
+        let _ = unsafe { driver::result::event::destroy(self.0) };
     }
 }
 
@@ -235,7 +208,8 @@ struct Bench {
     expected: u64,
     /// A word that is not zero after a comparison that found a difference.
     differs: u64,
-    watch: Watch,
+    start: Event,
+    end: Event,
 }
 
 impl Cuda {
@@ -269,7 +243,7 @@ impl Cuda {
             largest(&|key| key.bias_bytes(size)),
             largest(&|key| key.result_bytes(size)),
         ];
-        let Some(watch) = Watch::new() else { return };
+        let (Some(start), Some(end)) = (Event::new(), Event::new()) else { return };
         let Some(scratch) = Scratch::new(&[sizes[0], sizes[1], sizes[2], sizes[3], sizes[3], sizes[3], 4]) else {
             return;
         };
@@ -279,7 +253,7 @@ impl Cuda {
             self.launch_flat(("elementwise", "noise"), count as usize, &arguments![address, count as i64]);
         }
         let operands = Operands { first, second, added_to, result, bias: Some(bias), factor: 1.0 };
-        let bench = Bench { operands, expected, differs, watch };
+        let bench = Bench { operands, expected, differs, start, end };
         for (key, favourite) in open {
             if let Some(fastest) = self.fastest(&key, &favourite, &bench) {
                 choices.lock().chosen.insert(key, Choice { fastest, favourite });
@@ -303,7 +277,7 @@ impl Cuda {
     fn time(&self, algorithm: &Algorithm, key: &Key, bench: &Bench) -> Result<f32, result::CublasError> {
         let failed = |_| result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_EXECUTION_FAILED);
         self.multiply_by(algorithm, key, &bench.operands)?;
-        let (stream, [start, end]) = (self.gpu.stream, bench.watch.0);
+        let (stream, start, end) = (self.gpu.stream, bench.start.0, bench.end.0);
         // SAFETY: our stream, and events that live until after the last use.
         unsafe {
             driver::result::event::record(start, stream).map_err(failed)?;

@@ -4,6 +4,7 @@
 //! `C = A B` row-major, the same memory read column-major is `C^T = B^T A^T`.
 
 mod choice;
+mod descriptors;
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use cudarc::cublaslt::{result, sys};
 
 use self::choice::{Algorithm, Choice, Choices};
+use self::descriptors::Descriptors;
 use super::memory::{Arena, Piece};
 use super::{Cuda, DeviceError};
 use crate::device::CudaPrecision;
@@ -115,61 +117,6 @@ struct Operands {
     factor: f32,
 }
 
-/// Descriptors of one product, destroyed together.
-struct Descriptors {
-    product: sys::cublasLtMatmulDesc_t,
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
-}
-
-impl Descriptors {
-    fn new(blas: &Blas, key: &Key, bias: Option<u64>) -> Result<Self, result::CublasError> {
-        use sys::cublasLtMatmulDescAttributes_t as A;
-        let product =
-            result::create_matmul_desc(sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType::CUDA_R_32F)?;
-        let set = |attribute, value: *const c_void, size| {
-            // SAFETY: the descriptor was just made; the value has the size that is named.
-            unsafe { result::set_matmul_desc_attribute(product, attribute, value, size) }
-        };
-        // cublasOperation_t: 0 as it is, 1 transposed.
-        let (a, b) = (i32::from(key.transposed.0), i32::from(key.transposed.1));
-        set(A::CUBLASLT_MATMUL_DESC_TRANSA, (&raw const a).cast(), size_of_val(&a))?;
-        set(A::CUBLASLT_MATMUL_DESC_TRANSB, (&raw const b).cast(), size_of_val(&b))?;
-        let operand = blas.operand_type();
-        let result_type = if key.exact_result { sys::cudaDataType::CUDA_R_32F } else { operand };
-        if key.bias {
-            let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
-            let bias = bias.unwrap_or(0);
-            set(A::CUBLASLT_MATMUL_DESC_EPILOGUE, (&raw const epilogue).cast(), size_of_val(&epilogue))?;
-            set(A::CUBLASLT_MATMUL_DESC_BIAS_POINTER, (&raw const bias).cast(), size_of_val(&bias))?;
-            set(A::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (&raw const result_type).cast(), size_of_val(&result_type))?;
-        }
-        let layout = |kind, rows: u64, columns: u64, transposed: bool| {
-            let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
-            result::create_matrix_layout(kind, rows, columns, rows.max(1) as i64)
-        };
-        Ok(Self {
-            product,
-            layouts: [
-                layout(operand, key.m, key.k, key.transposed.0)?,
-                layout(operand, key.k, key.n, key.transposed.1)?,
-                layout(result_type, key.m, key.n, false)?,
-            ],
-        })
-    }
-}
-
-impl Drop for Descriptors {
-    fn drop(&mut self) {
-        // SAFETY: made by `new` and not used after this.
-        unsafe {
-            let _ = result::destroy_matmul_desc(self.product);
-            for layout in self.layouts {
-                let _ = result::destroy_matrix_layout(layout);
-            }
-        }
-    }
-}
-
 impl Cuda {
     /// result = factor a b, or that plus what it is added to, with a bias for each column where one is given.
     pub(crate) fn product(&self, a: Matrix, b: Matrix, to: Product) {
@@ -239,14 +186,14 @@ impl Cuda {
     fn multiply_by(&self, algorithm: &Algorithm, key: &Key, operands: &Operands) -> Result<(), result::CublasError> {
         let blas = &self.gpu.blas;
         let d = Descriptors::new(blas, key, operands.bias)?;
-        let [first, second, result_layout] = d.layouts;
+        let [first, second, result_layout] = d.layouts();
         let beta = if key.adds { 1.0f32 } else { 0.0 };
         // SAFETY: the matrices have the shapes of their layouts; the workspace is used by one product at a time, because
         // all of them are queued on one stream.
         unsafe {
             result::matmul(
                 blas.handle,
-                d.product,
+                d.product(),
                 (&raw const operands.factor).cast(),
                 (&raw const beta).cast(),
                 operands.first as *const c_void,
