@@ -70,6 +70,9 @@ pub enum DeviceError {
         /// What the system said.
         reason: String,
     },
+    /// The environment names an instruction set that there is not.
+    #[error(transparent)]
+    InstructionSet(#[from] simd::UnknownLevel),
     /// There is no GPU to use.
     #[error("no GPU can be used: {reason}")]
     NoCuda {
@@ -141,7 +144,7 @@ enum Inner {
 }
 
 impl Device {
-    /// A device on the host's cores.
+    /// A device on the host's cores; an error where the environment asks for an instruction set that is not known.
     pub fn cpu(options: CpuOptions) -> Result<Self, DeviceError> {
         Ok(Self { inner: Arc::new(Inner::Cpu(Cpu::new(options)?)) })
     }

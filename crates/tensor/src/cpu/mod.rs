@@ -87,6 +87,7 @@ pub(crate) struct Cpu {
 
 impl Cpu {
     pub(crate) fn new(options: CpuOptions) -> Result<Self, DeviceError> {
+        simd::requested()?;
         let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
