@@ -222,36 +222,24 @@ pub(crate) fn gelu(cuda: &Cuda, x: &Tensor, bias: Option<&Tensor>, y: &mut Tenso
     cuda.launch_flat(("gelu", "gelu_forward_by_8"), rows.div_ceil(2) * columns / 8, &arguments);
 }
 
-/// d *= gelu'(x).
-pub(crate) fn gelu_backward(cuda: &Cuda, x: &Tensor, d: &mut Tensor) {
-    through_gelu(cuda, x.cuda_address(), x, None, d, false);
-}
-
-/// d *= gelu'(x + bias), and x becomes gelu(x + bias).
-pub(crate) fn gelu_backward_and_again(cuda: &Cuda, x: &mut Tensor, bias: Option<&Tensor>, d: &mut Tensor) {
-    let address = x.cuda_address_mut();
-    through_gelu(cuda, address, x, bias, d, true);
-}
-
-/// Leaves the column sums of d with it: whoever takes the gradient of a layer's bias needs them.
-fn through_gelu(cuda: &Cuda, x: u64, shape: &Tensor, bias: Option<&Tensor>, d: &mut Tensor, again: bool) {
-    let (rows, columns) = (shape.rows(), shape.columns());
-    let again = i32::from(again);
+/// d *= gelu'(x + bias), and x becomes gelu(x + bias). Leaves the column sums of d with it: whoever takes the gradient of a
+/// layer's bias needs them.
+pub(crate) fn gelu_backward(cuda: &Cuda, x: &mut Tensor, bias: Option<&Tensor>, d: &mut Tensor) {
+    let (rows, columns) = (x.rows(), x.columns());
     if !columns.is_multiple_of(8) || rows == 0 {
         debug_assert!(bias.is_none() || rows == 0, "a width whose bias the product adds");
-        let arguments = arguments![d.cuda_address_mut(), x, shape.len() as i64, again];
-        return cuda.launch_flat(("gelu", "gelu_backward"), shape.len(), &arguments);
+        let arguments = arguments![d.cuda_address_mut(), x.cuda_address_mut(), x.len() as i64];
+        return cuda.launch_flat(("gelu", "gelu_backward"), x.len(), &arguments);
     }
     let ColumnGrid { per_chunk, chunks, grid } = ColumnGrid::new(rows, columns, 8);
     let partial = cuda.allocate(chunks * columns, DType::F32);
     let arguments = arguments![
         d.cuda_address_mut(),
-        x,
+        x.cuda_address_mut(),
         bias.map_or(0, Tensor::cuda_address),
         rows as i64,
         columns as i32,
         per_chunk as i32,
-        again,
         partial.address(),
     ];
     cuda.launch(("gelu", "gelu_backward_by_8"), grid, (32, 8), 0, &arguments);

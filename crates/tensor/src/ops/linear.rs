@@ -159,7 +159,7 @@ pub fn linear_backward_through_gelu(dy: &Tensor, affine: &Affine<'_>, saved: Gel
     let GeluSaved { mut pre, bias, activated } = saved;
     on_device!(dy, T => backward_input::<T>(dy, affine, Some(&pre), &mut d_pre), cuda => {
         gpu::backward_input(cuda, dy, affine.on_gpu(), &mut d_pre);
-        gpu::gelu_backward_and_again(cuda, &mut pre, bias.as_ref(), &mut d_pre);
+        gpu::gelu_backward(cuda, &mut pre, bias.as_ref(), &mut d_pre);
     });
     let activated = match activated {
         Some(activated) => activated,

@@ -21,8 +21,8 @@ pub use linear::{
     linear_gelu, linear_gelu_only, linear_residual,
 };
 pub use norm::{
-    BatchStatistics, Norm, RowStatistics, batch_norm, batch_norm_backward, gelu, gelu_backward, l2_normalize,
-    l2_normalize_backward, layer_norm, layer_norm_backward, linear_residual_norm,
+    BatchStatistics, Norm, RowStatistics, batch_norm, batch_norm_backward, gelu, l2_normalize, l2_normalize_backward,
+    layer_norm, layer_norm_backward, linear_residual_norm,
 };
 pub use optimizer::{AdamW, ParameterUpdate, Teacher, adamw_and_average, clear, squared_norms};
 pub use prototypes::{

@@ -166,17 +166,3 @@ pub fn gelu(x: &Tensor) -> Tensor {
     }, cuda => gpu_linear::gelu(cuda, x, None, &mut y));
     y
 }
-
-/// Multiplies `dy` by gelu'(x) in place.
-pub fn gelu_backward(x: &Tensor, dy: &mut Tensor) {
-    on_device!(x, T => {
-        let (x_all, dy_all) = (T::slice(x), T::slice_mut(dy));
-        x.device().as_cpu().install(|| {
-            let n = crate::cpu::ELEMENTS_PER_TASK;
-            dy_all
-                .par_chunks_mut(n)
-                .zip(x_all.par_chunks(n))
-                .for_each(|(dy, x)| crate::cpu::gelu::multiply_by_derivative(dy, x));
-        });
-    }, cuda => gpu_linear::gelu_backward(cuda, x, dy));
-}

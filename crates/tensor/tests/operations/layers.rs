@@ -1,6 +1,6 @@
 //! The layers of a transformer block and of a head.
 
-use tensor::ops::{Affine, Norm};
+use tensor::ops::{Affine, GeluSaved, Norm};
 use tensor::{Device, Rows, Tensor, ops};
 
 use crate::{Operation, Outputs, exact, normal, stream, values};
@@ -17,6 +17,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         Operation { name: "layer norm of other widths", tolerance: 1e-6, run: other_layer_norm },
         Operation { name: "batch norm", tolerance: 2e-6, run: batch_norm },
         Operation { name: "gelu", tolerance: 5e-7, run: gelu },
+        Operation { name: "gelu's derivative", tolerance: 2e-6, run: gelu_backward },
         Operation { name: "l2 normalize", tolerance: 5e-7, run: l2_normalize },
         Operation { name: "attention", tolerance: 2e-6, run: attention },
         Operation { name: "attention of other shapes", tolerance: 2e-6, run: other_attention },
@@ -213,10 +214,19 @@ fn batch_norm(d: &Device) -> Outputs {
 }
 
 fn gelu(d: &Device) -> Outputs {
-    let (x, mut dy) = (normal(d, 1, &[1500, 130]), normal(d, 2, &[1500, 130]));
-    let y = ops::gelu(&x);
-    ops::gelu_backward(&x, &mut dy);
-    vec![("y", y.to_f64()), ("dx", dy.to_f64())]
+    [130, 96].map(|dim| ("y", ops::gelu(&normal(d, 1, &[1500, dim])).to_f64())).into()
+}
+
+/// Of pre-activations that were made apart, with and without a width that vectors fit.
+fn gelu_backward(d: &Device) -> Outputs {
+    let mut outputs = Vec::new();
+    for dim in [130, 96] {
+        let (w, b, dy) = (weight(d, 2, 40, dim), exact(d, 3, &[40]), normal(d, 4, &[1500, 40]));
+        let saved = GeluSaved::new(normal(d, 1, &[1500, dim]));
+        let (d_pre, activated) = ops::linear_backward_through_gelu(&dy, &Affine::new(&w, &b), saved);
+        outputs.extend([("d_pre", d_pre.to_f64()), ("activated", activated.to_f64())]);
+    }
+    outputs
 }
 
 fn l2_normalize(d: &Device) -> Outputs {
