@@ -28,14 +28,13 @@ __device__ void add_branch(const res* stream, const act* branch, const float* bi
     }
 }
 
-extern "C" __global__ void add_branch_by_8(const res* stream, const act* branch, const float* bias,
-                                           const int* compact_of, i64 rows, int dim, float scale, res* out) {
-    add_branch<8>(stream, branch, bias, compact_of, rows, dim, scale, out);
-}
-extern "C" __global__ void add_branch_by_1(const res* stream, const act* branch, const float* bias,
-                                           const int* compact_of, i64 rows, int dim, float scale, res* out) {
-    add_branch<1>(stream, branch, bias, compact_of, rows, dim, scale, out);
-}
+#define ADD_BRANCH(WIDTH)                                                                                              \
+    extern "C" __global__ void add_branch_by_##WIDTH(const res* stream, const act* branch, const float* bias,          \
+                                                     const int* compact_of, i64 rows, int dim, float scale,            \
+                                                     res* out) {                                                       \
+        add_branch<WIDTH>(stream, branch, bias, compact_of, rows, dim, scale, out);                                    \
+    }
+ADD_BRANCH(1) ADD_BRANCH(8)
 
 // compact[r] = scale x[source_of[r]], with partial sums [chunks, dim] of the result where columns are taken by eight.
 template <typename From, typename To>
@@ -90,14 +89,12 @@ __device__ __forceinline__ void scatter_add(const T* compact, const int* source_
     x[at] = from_float<T>(to_float(x[at]) + scale * to_float(compact[i]));
 }
 
-extern "C" __global__ void scatter_add_act(const act* compact, const int* source_of, i64 rows, int dim, float scale,
-                                           act* x) {
-    scatter_add(compact, source_of, rows, dim, scale, x);
-}
-extern "C" __global__ void scatter_add_res(const res* compact, const int* source_of, i64 rows, int dim, float scale,
-                                           res* x) {
-    scatter_add(compact, source_of, rows, dim, scale, x);
-}
+#define SCATTER_ADD(TYPE)                                                                                              \
+    extern "C" __global__ void scatter_add_##TYPE(const TYPE* compact, const int* source_of, i64 rows, int dim,        \
+                                                  float scale, TYPE* x) {                                              \
+        scatter_add(compact, source_of, rows, dim, scale, x);                                                          \
+    }
+SCATTER_ADD(act) SCATTER_ADD(res)
 
 // Some segments of a packed matrix: segment s is rows starts[s].. of it and offsets[s]..offsets[s + 1] of the compact
 // one, in the same order. As cuda/rows.rs writes it.

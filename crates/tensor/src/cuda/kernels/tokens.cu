@@ -78,14 +78,13 @@ __device__ __forceinline__ void assemble(const act* patches, const float* class_
     }
 }
 
-extern "C" __global__ void assemble_by_8(const act* patches, const float* class_token, const float* position,
-                                         const float* mixed, i64 count, int grid, int dim, res* x) {
-    assemble<8>(patches, class_token, position, mixed, count, grid, dim, x);
-}
-extern "C" __global__ void assemble_by_1(const act* patches, const float* class_token, const float* position,
-                                         const float* mixed, i64 count, int grid, int dim, res* x) {
-    assemble<1>(patches, class_token, position, mixed, count, grid, dim, x);
-}
+#define ASSEMBLE(WIDTH)                                                                                                \
+    extern "C" __global__ void assemble_by_##WIDTH(const act* patches, const float* class_token,                       \
+                                                   const float* position, const float* mixed, i64 count, int grid,     \
+                                                   int dim, res* x) {                                                  \
+        assemble<WIDTH>(patches, class_token, position, mixed, count, grid, dim, x);                                   \
+    }
+ASSEMBLE(1) ASSEMBLE(8)
 
 // The gradient of the patches of one group is a copy in the type of activations, and that of each place of the grid a sum over images. A thread
 // takes one column of one place (0: the class token) and some of the images, in order; partial is [parts, places, dim].
