@@ -137,11 +137,11 @@ impl Learner {
         device.run(|| {
             // Zeros stand for results after a failure of the device, so its trouble is asked for before theirs.
             let loss = self.compute_gradient(views, batch, drop_path, values);
-            device.trouble()?;
+            device.check()?;
             let loss = loss?;
             let gradient =
                 self.optimizer.step(&self.layout, &mut self.student, &self.gradient, &mut self.teacher, values);
-            device.trouble()?;
+            device.check()?;
             Ok(StepReport { loss, gradient: gradient? })
         })
     }

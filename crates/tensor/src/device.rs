@@ -207,7 +207,7 @@ impl Device {
         }
     }
 
-    /// Waits for all work and reports what went wrong in it. Work on the host is done when its call returns; images that are
+    /// Waits for all work and reports a failure in it. Work on the host is done when its call returns; images that are
     /// on their way to a GPU are waited for by what reads them.
     pub fn finish(&self) -> Result<(), DeviceError> {
         match &*self.inner {
@@ -216,11 +216,11 @@ impl Device {
         }
     }
 
-    /// What is known to have gone wrong so far, without waiting for work that is still queued.
-    pub fn trouble(&self) -> Result<(), DeviceError> {
+    /// Reports a failure that is known already, without waiting for work that is still queued.
+    pub fn check(&self) -> Result<(), DeviceError> {
         match &*self.inner {
             Inner::Cpu(_) => Ok(()),
-            Inner::Cuda(cuda) => cuda.known_trouble(),
+            Inner::Cuda(cuda) => cuda.known_failure(),
         }
     }
 

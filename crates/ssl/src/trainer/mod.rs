@@ -345,7 +345,7 @@ impl Trainer {
         }
         let mut record = Record::new(self.step).whole("epoch", epoch as i64);
         let found = observer.evaluate(&self.learner, epoch);
-        self.learner.device().trouble().map_err(LearnError::from)?;
+        self.learner.device().check().map_err(LearnError::from)?;
         if found.is_empty() {
             return Ok(());
         }

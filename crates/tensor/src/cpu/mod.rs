@@ -1,7 +1,7 @@
 //! The operations on the host's cores.
 //!
 //! One file an operation: its fast form, its plain form (the oracle of its tests), its derivative. Every kernel is
-//! generic over [`Real`], so the f64 that proves and the f32 that trains are one code.
+//! generic over [`Real`], so the f64 of golden values and gradient checks runs the code that trains in f32.
 
 mod gemm;
 mod memory;

@@ -75,7 +75,7 @@ pub(crate) fn residual(
     cuda.launch_flat(("residual", kernel), out.rows() * dim / width, &arguments);
 }
 
-/// The same, and the LayerNorm of some rows of the result: y with the means and reciprocal deviations of its rows.
+/// The same, and the LayerNorm of some rows of the result: y with mean and reciprocal standard deviation of each row.
 pub(crate) fn residual_norm(
     cuda: &Cuda,
     stream: &Tensor,

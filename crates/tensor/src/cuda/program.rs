@@ -86,13 +86,13 @@ pub(crate) struct Function(pub sys::CUfunction);
 unsafe impl Send for Function {}
 
 impl Programs {
-    pub(crate) fn new(about: &super::About, types: Types, cache: Option<PathBuf>) -> Self {
+    pub(crate) fn new(properties: &super::Properties, types: Types, cache: Option<PathBuf>) -> Self {
         Self {
-            architecture: format!("sm_{}{}", about.capability.0, about.capability.1),
+            architecture: format!("sm_{}{}", properties.capability.0, properties.capability.1),
             types,
             cache,
-            driver: about.driver,
-            most_shared: about.most_shared,
+            driver: properties.driver,
+            most_shared: properties.most_shared,
             loaded: Mutex::default(),
             modules: Mutex::default(),
         }

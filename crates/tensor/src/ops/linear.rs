@@ -59,7 +59,7 @@ pub fn linear(x: &Tensor, affine: &Affine<'_>) -> Tensor {
 }
 
 /// What the derivative of a GELU needs: what it was applied to, and for the gradient of the weights that read it, its
-/// result. A GPU makes the result again from the former, which costs it less than the memory.
+/// result. A GPU recomputes the result from the former, which costs it less than the memory.
 #[derive(Debug)]
 pub struct GeluSaved {
     pre: Tensor,

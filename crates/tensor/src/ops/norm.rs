@@ -9,7 +9,8 @@ use crate::ops::residual::assert_stream;
 use crate::rows::Rows;
 use crate::tensor::Tensor;
 
-/// What the derivative needs besides the input: mean and reciprocal deviation of each normalised row.
+/// What the derivative needs besides the input: mean and reciprocal standard deviation of each
+/// normalised row.
 #[derive(Debug)]
 pub struct RowStatistics {
     mean: Tensor,

@@ -216,7 +216,7 @@ impl Cuda {
     /// Times the products that plans have met, and keeps for each the fastest algorithm that gives the favourite's bits.
     /// Where memory does not suffice or anything fails, the favourite stays.
     pub(crate) fn choose_planned_products(&self) {
-        if !self.is_well() {
+        if !self.is_usable() {
             return;
         }
         self.bind();
@@ -298,7 +298,7 @@ impl Cuda {
         let done = self.multiply_by(one, key, &first).is_ok() && self.multiply_by(other, key, &bench.operands).is_ok();
         let compared = arguments![bench.expected, bench.operands.result, words as i64, bench.differs];
         self.launch_flat(("elementwise", "compare_bits"), words as usize, &compared);
-        done && self.download::<u32>(bench.differs, 1) == [0] && self.is_well()
+        done && self.download::<u32>(bench.differs, 1) == [0] && self.is_usable()
     }
 }
 

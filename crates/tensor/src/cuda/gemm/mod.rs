@@ -122,7 +122,7 @@ impl Cuda {
     pub(crate) fn product(&self, a: Matrix, b: Matrix, to: Product) {
         let ((rows, inner), (inner_b, columns)) = (a.shape(), b.shape());
         assert_eq!(inner, inner_b, "inner extents of a product");
-        if rows == 0 || columns == 0 || !(self.plans || self.is_well()) {
+        if rows == 0 || columns == 0 || !(self.plans || self.is_usable()) {
             return;
         }
         if inner == 0 {
