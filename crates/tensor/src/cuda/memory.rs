@@ -10,10 +10,10 @@ use cudarc::driver::result;
 
 use crate::device::DeviceUse;
 
-/// Every piece begins on such a boundary: enough for any vector access and for the alignment that cuBLASLt likes best.
+/// Alignment of every piece: enough for any vector access, and for cuBLASLt's fastest kernels.
 pub(super) const ALIGNMENT: u64 = 512;
 
-/// The least that is asked of the driver at a time.
+/// The smallest block that is taken from the driver.
 const LEAST_BLOCK: u64 = 64 << 20;
 
 /// A piece of device memory, which goes back to its arena when dropped.

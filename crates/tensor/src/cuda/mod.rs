@@ -44,7 +44,7 @@ use program::Types;
 /// Threads of a block of an element-wise kernel.
 const THREADS: u32 = 256;
 
-/// Most blocks that share out the rows of a reduction. Fixed, for the same sums on any GPU.
+/// The most blocks of a reduction over rows. Fixed, for the same sums on any GPU.
 const REDUCTION_BLOCKS: usize = 396;
 
 /// Properties of a GPU, as its driver gives them.
@@ -369,12 +369,12 @@ pub(crate) struct CudaBuffer {
 }
 
 impl CudaBuffer {
-    /// Where it is; nowhere after a failed allocation.
+    /// Its address; 0 after a failed allocation.
     pub(crate) fn address(&self) -> u64 {
         self.piece.as_ref().map_or(0, Piece::address)
     }
 
-    /// Where it is, to be written: a copy of the old values is of no use any more.
+    /// Its address, for writing: forgets the copy and the sums of the old values.
     pub(crate) fn address_mut(&mut self) -> u64 {
         self.copy = OnceLock::new();
         self.sums = None;

@@ -14,7 +14,7 @@ use super::memory::{Arena, Piece};
 use super::views::Packed;
 use crate::ops::ViewEdit;
 
-/// Where the edits of views begin behind so many bytes of pixels.
+/// Offset of the edits of views in a slot: behind this many bytes of pixels.
 fn edits_at(pixels: usize) -> usize {
     pixels.next_multiple_of(16)
 }

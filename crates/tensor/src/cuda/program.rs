@@ -15,7 +15,7 @@ const STRIPS: &str = include_str!("kernels/attention_strips.cuh");
 
 macro_rules! sources {
     ($($name:ident $(after $shared:ident)?),* $(,)?) => {
-        /// Every kernel file: its name, and its text behind what it shares with others.
+        /// Every kernel file: its name, and the parts of its text, those that it shares with others first.
         const SOURCES: &[(&str, &[&str])] = &[$((
             stringify!($name),
             &[$($shared,)? include_str!(concat!("kernels/", stringify!($name), ".cu"))],
@@ -65,7 +65,7 @@ const OF_RESIDUAL_STREAM: [&str; 3] = ["layer_norm", "residual", "tokens"];
 pub(crate) struct Programs {
     architecture: String,
     types: Types,
-    /// Where compiled kernels are kept; nowhere if there is no place for it.
+    /// The folder of the cache of compiled kernels, where there is one.
     cache: Option<PathBuf>,
     driver: i32,
     /// Bytes of shared memory that a block may have.
@@ -162,7 +162,7 @@ impl Programs {
     }
 }
 
-/// FNV-1a: tells texts apart that nobody made to look alike.
+/// FNV-1a, which is enough against accidents; nobody has a reason to forge a kernel of their own cache.
 fn digest(parts: &[&[u8]]) -> u64 {
     parts
         .iter()
@@ -170,7 +170,7 @@ fn digest(parts: &[&[u8]]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// A kept image whose checksum, behind it, is right: the driver trusts what it is given.
+/// A cached image without the checksum behind it; none where that is wrong: the driver does not verify what it loads.
 fn read_whole(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = std::fs::read(path).ok()?;
     let sum = bytes.split_off(bytes.len().checked_sub(8)?);

@@ -5,7 +5,7 @@ use super::{Cuda, arguments};
 use crate::rows::Rows;
 use crate::tensor::{DType, Tensor};
 
-/// compact = scale times the named rows of x, in the type of either.
+/// compact = scale times the named rows of x. The two may differ in type.
 pub(crate) fn gather(cuda: &Cuda, x: &Tensor, rows: &Rows, scale: f64, compact: &mut Tensor) {
     let (count, dim) = (compact.rows(), compact.columns());
     let activations = cuda.dtype();

@@ -1,9 +1,9 @@
 //! Which of cuBLASLt's algorithms a product takes.
 //!
-//! cuBLASLt's favourite for a shape, unless another one gives the very same bits in less time. Timings never agree twice,
-//! so they may have a say in the speed of a run and none in its numbers. The products of a training step are known from
-//! its plan and timed before the first step, on noise; those of somewhat fewer rows take the same choice, everything else
-//! takes the favourite.
+//! The first choice of cuBLASLt's heuristic for a shape, unless another algorithm gives the very same bits in less time:
+//! timings differ from run to run, so they may change the speed of a run and must not change its numbers. The products of a
+//! training step are known from its plan and timed before the first step, on noise; those of somewhat fewer rows take the
+//! same choice, everything else takes the heuristic's.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,8 +17,8 @@ use crate::cuda::{Cuda, arguments};
 
 pub(super) type Algorithm = sys::cublasLtMatmulAlgo_t;
 
-/// How many algorithms are asked for and timed.
-const OFFERS: usize = 12;
+/// How many algorithms the heuristic is asked for, to be timed.
+const CANDIDATES: usize = 12;
 
 /// Timed runs of each, after one that is not timed.
 const RUNS: u32 = 4;
@@ -30,16 +30,16 @@ const LEAST_WORK: u64 = 1 << 28;
 /// tell one order of summation from another.
 const LEAST_RESULT: (u64, u64) = (1 << 12, 1 << 19);
 
-/// What a product takes, and what gives the same bits in its place should it refuse.
+/// The algorithm of a product, and the heuristic's, which gives the same bits where cuBLASLt refuses the former.
 #[derive(Clone, Copy)]
 pub(super) struct Choice {
     pub fastest: Algorithm,
-    pub favourite: Algorithm,
+    pub heuristic: Algorithm,
 }
 
 impl Choice {
-    fn only(favourite: Algorithm) -> Self {
-        Self { fastest: favourite, favourite }
+    fn only(heuristic: Algorithm) -> Self {
+        Self { fastest: heuristic, heuristic }
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Choices {
 struct State {
     /// Those of plans, in the order in which they were met.
     planned: Vec<Key>,
-    /// By class.
+    /// The choice of each class of shapes.
     chosen: HashMap<Key, Choice>,
     /// What is taken instead by shapes that refused what their class takes.
     refused: HashMap<Key, Choice>,
@@ -82,15 +82,15 @@ impl Choices {
         let like = state.planned.iter().filter(|planned| planned.covers(&class)).min_by_key(|planned| planned.rows());
         let choice = match like.and_then(|planned| state.chosen.get(planned)) {
             Some(&known) => known,
-            None => Choice::only(favourite(blas, &class)?),
+            None => Choice::only(heuristic(blas, &class)?),
         };
         state.chosen.insert(class, choice);
         Ok(choice)
     }
 
     /// Remembers for this very shape that what its class takes was refused.
-    pub(super) fn replace(&self, key: &Key, favourite: Algorithm) {
-        self.lock().refused.insert(*key, Choice::only(favourite));
+    pub(super) fn replace(&self, key: &Key, heuristic: Algorithm) {
+        self.lock().refused.insert(*key, Choice::only(heuristic));
     }
 }
 
@@ -137,32 +137,32 @@ impl Key {
     }
 }
 
-/// The first that cuBLASLt's own heuristic names.
-pub(super) fn favourite(blas: &Blas, key: &Key) -> Result<Algorithm, result::CublasError> {
+/// The first choice of cuBLASLt's heuristic.
+pub(super) fn heuristic(blas: &Blas, key: &Key) -> Result<Algorithm, result::CublasError> {
     let unsupported = result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
-    offered(blas, key, 1)?.first().copied().ok_or(unsupported)
+    candidates(blas, key, 1)?.first().copied().ok_or(unsupported)
 }
 
-/// Algorithms for a shape, cuBLASLt's favourite first.
-fn offered(blas: &Blas, key: &Key, most: usize) -> Result<Vec<Algorithm>, result::CublasError> {
+/// Algorithms for a shape in the order of cuBLASLt's heuristic.
+fn candidates(blas: &Blas, key: &Key, most: usize) -> Result<Vec<Algorithm>, result::CublasError> {
     let d = Descriptors::new(blas, key, None)?;
     let preference = Preference::new(key)?;
     let [a, b, c] = d.layouts();
     // SAFETY: plain numbers and arrays of numbers, for which zero is a value.
-    let mut offers: Vec<sys::cublasLtMatmulHeuristicResult_t> = vec![unsafe { std::mem::zeroed() }; most];
+    let mut candidates: Vec<sys::cublasLtMatmulHeuristicResult_t> = vec![unsafe { std::mem::zeroed() }; most];
     let mut count = 0;
-    let (to, most, preference) = (offers.as_mut_ptr(), most as i32, preference.raw());
+    let (to, most, preference) = (candidates.as_mut_ptr(), most as i32, preference.raw());
     // SAFETY: all descriptors are alive; there is room for as many results as are asked for.
     unsafe {
         let handle = blas.handle;
         sys::cublasLtMatmulAlgoGetHeuristic(handle, d.product(), a, b, c, c, preference, most, to, &raw mut count)
     }
     .result()?;
-    offers.truncate(count.max(0) as usize);
-    Ok(offers.into_iter().filter(|o| o.state.result().is_ok()).map(|o| o.algo).collect())
+    candidates.truncate(count.max(0) as usize);
+    Ok(candidates.into_iter().filter(|o| o.state.result().is_ok()).map(|o| o.algo).collect())
 }
 
-/// Memory of the driver's for as long as products are timed.
+/// Device memory, freed when the timing is done.
 struct Scratch(Vec<u64>);
 
 impl Scratch {
@@ -185,7 +185,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A place on a stream.
+/// A CUDA event, for timing.
 struct Event(driver::sys::CUevent);
 
 impl Event {
@@ -201,10 +201,10 @@ impl Drop for Event {
     }
 }
 
-/// What products are timed on.
+/// What timing a product needs.
 struct Bench {
     operands: Operands,
-    /// The favourite's result.
+    /// The result of the heuristic's algorithm.
     expected: u64,
     /// A word that is not zero after a comparison that found a difference.
     differs: u64,
@@ -213,8 +213,8 @@ struct Bench {
 }
 
 impl Cuda {
-    /// Times the products that plans have met, and keeps for each the fastest algorithm that gives the favourite's bits.
-    /// Where memory does not suffice or anything fails, the favourite stays.
+    /// Times the products that plans have met, and keeps for each the fastest algorithm that gives the heuristic's bits.
+    /// Where memory does not suffice or anything fails, the heuristic's stays.
     pub(crate) fn choose_planned_products(&self) {
         if !self.is_usable() {
             return;
@@ -225,12 +225,12 @@ impl Cuda {
         {
             let mut state = choices.lock();
             for key in state.planned.clone() {
-                if let Ok(favourite) = favourite(blas, &key)
+                if let Ok(heuristic) = heuristic(blas, &key)
                     && !state.chosen.contains_key(&key)
                 {
                     // Before any timing: what products of fewer rows take must not depend on whether that succeeds.
-                    state.chosen.insert(key, Choice::only(favourite));
-                    open.push((key, favourite));
+                    state.chosen.insert(key, Choice::only(heuristic));
+                    open.push((key, heuristic));
                 }
             }
         }
@@ -254,19 +254,19 @@ impl Cuda {
         }
         let operands = Operands { first, second, added_to, result, bias: Some(bias), factor: 1.0 };
         let bench = Bench { operands, expected, differs, start, end };
-        for (key, favourite) in open {
-            if let Some(fastest) = self.fastest(&key, &favourite, &bench) {
-                choices.lock().chosen.insert(key, Choice { fastest, favourite });
+        for (key, heuristic) in open {
+            if let Some(fastest) = self.fastest(&key, &heuristic, &bench) {
+                choices.lock().chosen.insert(key, Choice { fastest, heuristic });
             }
         }
     }
 
-    fn fastest(&self, key: &Key, favourite: &Algorithm, bench: &Bench) -> Option<Algorithm> {
-        let mut best = (self.time(favourite, key, bench).ok()?, *favourite);
-        for other in offered(&self.gpu.blas, key, OFFERS).ok()? {
+    fn fastest(&self, key: &Key, heuristic: &Algorithm, bench: &Bench) -> Option<Algorithm> {
+        let mut best = (self.time(heuristic, key, bench).ok()?, *heuristic);
+        for other in candidates(&self.gpu.blas, key, CANDIDATES).ok()? {
             let Ok(time) = self.time(&other, key, bench) else { continue };
             // Only what is faster is looked at closely.
-            if time < best.0 && key.samples().iter().all(|key| self.agree(favourite, &other, key, bench)) {
+            if time < best.0 && key.samples().iter().all(|key| self.agree(heuristic, &other, key, bench)) {
                 best = (time, other);
             }
         }

@@ -169,15 +169,15 @@ impl Cuda {
     }
 
     /// With the algorithm chosen for such shapes; where that one refuses, with the one whose bits it gives, and where that
-    /// one refuses too, with cuBLASLt's favourite for this very shape.
+    /// one refuses too, with the heuristic's for this very shape.
     fn multiply(&self, key: &Key, operands: &Operands) -> Result<(), result::CublasError> {
         let blas = &self.gpu.blas;
-        let Choice { fastest, favourite } = blas.choices.of(blas, key)?;
-        self.multiply_by(&fastest, key, operands).or_else(|_| self.multiply_by(&favourite, key, operands)).or_else(
+        let Choice { fastest, heuristic } = blas.choices.of(blas, key)?;
+        self.multiply_by(&fastest, key, operands).or_else(|_| self.multiply_by(&heuristic, key, operands)).or_else(
             |_| {
-                let favourite = choice::favourite(blas, key)?;
-                self.multiply_by(&favourite, key, operands)?;
-                blas.choices.replace(key, favourite);
+                let heuristic = choice::heuristic(blas, key)?;
+                self.multiply_by(&heuristic, key, operands)?;
+                blas.choices.replace(key, heuristic);
                 Ok(())
             },
         )
