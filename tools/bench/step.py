@@ -23,7 +23,8 @@ On a GPU there are three sides: PyTorch eager, PyTorch compiled, and ours; the r
 Memory is that of the GPU: for PyTorch the most that its allocator had handed out (what it took from the driver is
 more), for us what the binary reports. MFU is what our binary reports; that of a PyTorch side follows from ours and the
 ratio of the speeds, with the same count of operations for an image. Nobody else may use the GPU; nothing here checks
-that.
+that. Each side keeps the residual stream in its own default type; `--stream bf16` or `--stream f32` gives all sides the
+same one.
 """
 
 import argparse
@@ -59,6 +60,8 @@ def commands(shape, args):
         "--local-crops", local_crops, "--out-dim", out_dim, "--steps", str(args.steps),
         "--threads", str(args.threads), "--json",
     ]  # fmt: skip
+    if args.stream:
+        common += ["--stream", args.stream]
     eager = [args.python, str(TORCH_SIDE), *common]
     compiled = [*eager, "--compile", "--compile-mode", args.compile_mode]
     return eager, compiled, [args.binary, "bench", "step", *common]
@@ -118,6 +121,8 @@ def compare_cuda(shape, args):
         "torch_version": first["torch_version"],
         "compile_mode": first["compile_mode"],
         "device": first["device"],
+        "stream": args.stream,
+        "torch_stream": first["stream"],
         "rounds": args.rounds,
     }
     if all("mfu" in o for _, _, o in rounds):
@@ -156,6 +161,8 @@ def print_cpu_table(rows):
 def print_cuda_table(rows):
     version, mode, device, rounds = (rows[0][key] for key in ("torch_version", "compile_mode", "device", "rounds"))
     print(f"PyTorch {version} (compile mode {mode}) on {device}, median of {rounds} round(s)")
+    ours = "the same" if rows[0]["stream"] else "its default"
+    print(f"residual stream: {rows[0]['torch_stream']} in PyTorch, {ours} in dino-vmf")
     print("speed and memory are dino-vmf / PyTorch compiled")
     titles = ("arch:patch:batch:local:K", "eager img/s", "compiled img/s", "dino-vmf img/s", "speed", "compiled GiB",
               "dino-vmf GiB", "memory", "dino-vmf MFU")  # fmt: skip
@@ -196,12 +203,16 @@ def main():
     parser.add_argument("--compile", action="store_true",
                         help="on the CPU, let PyTorch use torch.compile (needs a C++ compiler)")  # fmt: skip
     parser.add_argument("--compile-mode", default="default", help="`mode` of torch.compile, as in max-autotune")
+    parser.add_argument("--stream", choices=("bf16", "f32"),
+                        help="on cuda: type of the residual stream on all sides; default: each its own")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the rows as one JSON object instead of a table")
     args = parser.parse_args()
     if not os.access(args.binary, os.X_OK):
         parser.error(f"no program at {args.binary}; build it with `cargo build --release`")
     if args.compile and args.device == "cuda":
         parser.error("--compile is for the CPU; on cuda PyTorch runs both ways in any case")
+    if args.stream and args.device != "cuda":
+        parser.error("--stream is for cuda: on the CPU nothing is bf16")
     args.steps = args.steps or DEFAULT_STEPS[args.device]
     compare, print_table = (compare_cuda, print_cuda_table) if args.device == "cuda" else (compare_cpu, print_cpu_table)
     rows = [compare(shape, args) for shape in args.shapes or map(parse_shape, DEFAULT_SHAPES[args.device])]

@@ -23,16 +23,18 @@ What makes it a fair opponent:
   * AdamW with `fused=True`, the moving average by `torch._foreach_lerp_`, gradients set to None between steps;
   * on the CPU the teacher runs in inference mode, and large blocks stay in the process between steps (see
     `keep_large_blocks`), which saves the page faults that glibc's allocator otherwise causes on every step;
-  * on a GPU both networks run under bf16 autocast (the weights and the residual stream stay f32, the loss is f32), what
-    stays f32 may use TF32, old gradients are freed before the forward pass, and the host never waits for the GPU: the
-    clock is read before the first and after the last timed step, and the loss after that;
+  * on a GPU both networks run under bf16 autocast (the weights and the loss are f32, and so is the residual stream
+    unless `--stream bf16` asks for less), what stays f32 may use TF32, old gradients are freed before the forward pass,
+    and the host never waits for the GPU: the clock is read before the first and after the last timed step, and the loss
+    after that;
   * `--compile` uses torch.compile for the student, the teacher and the loss; `--compile-mode` is its `mode`.
 
 Prints ONE JSON object on standard output: images_per_second and step_ms (median over the timed steps), step_ms_min,
-peak_memory_bytes, memory_before_model_bytes, device, threads, torch_version, loss and the shape. On the CPU the peak is
-VmHWM of this process, and memory_before_model_bytes the share of that which importing torch costs. On a GPU it is the
-most that PyTorch's allocator had handed out, from before the model is built to the last step; peak_reserved_bytes, on a
-GPU alone, is the most that it had taken from the driver for that. `--profile FILE` writes a table of operators to FILE.
+peak_memory_bytes, memory_before_model_bytes, device, threads, torch_version, stream, loss and the shape. On the CPU the
+peak is VmHWM of this process, and memory_before_model_bytes the share of that which importing torch costs. On a GPU it
+is the most that PyTorch's allocator had handed out, from before the model is built to the last step;
+peak_reserved_bytes, on a GPU alone, is the most that it had taken from the driver for that. `--profile FILE` writes a
+table of operators to FILE.
 """
 
 import argparse
@@ -69,11 +71,27 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
 ARCHITECTURES = {"vit_tiny": (192, 12), "vit_small": (384, 12), "vit_base": (768, 12), "vit_large": (1024, 24)}
+STREAMS = {"bf16": torch.bfloat16, "f32": torch.float32}
 HEAD_DIM = 64
 GLOBAL_SIZE, LOCAL_SIZE, GLOBAL_CROPS = 224, 96, 2
 STUDENT_TEMPERATURE, TEACHER_TEMPERATURE = 0.1, 0.04
 CENTRE_MOMENTUM, TEACHER_MOMENTUM, CLIP = 0.9, 0.996, 3.0
 WARM_UP_STEPS = {"cpu": 2, "cuda": 10}
+
+
+class LayerNorm(nn.LayerNorm):
+    """Gives what it gets: autocast by itself would widen a bf16 stream to f32 and write the result in f32 too.
+
+    The parameters are rounded on the way in, because the CUDA kernel takes them in the type of its input alone; its
+    arithmetic is f32 in any case.
+    """
+
+    def forward(self, x):
+        if x.dtype == torch.float32:
+            return super().forward(x)
+        with torch.autocast(x.device.type, enabled=False):
+            weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
+            return F.layer_norm(x, self.normalized_shape, weight, bias, self.eps)
 
 
 class Block(nn.Module):
@@ -82,7 +100,7 @@ class Block(nn.Module):
     def __init__(self, dim, keep):
         super().__init__()
         self.heads, self.keep = dim // HEAD_DIM, keep
-        self.norm1, self.norm2 = nn.LayerNorm(dim, eps=1e-6), nn.LayerNorm(dim, eps=1e-6)
+        self.norm1, self.norm2 = LayerNorm(dim, eps=1e-6), LayerNorm(dim, eps=1e-6)
         self.qkv, self.proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
         self.fc1, self.fc2 = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
 
@@ -104,17 +122,17 @@ class Block(nn.Module):
 
 
 class Backbone(nn.Module):
-    """DINO's vision transformer; returns the normalised class token."""
+    """DINO's vision transformer; returns the normalised class token. `stream` is the type of the residual stream."""
 
-    def __init__(self, dim, depth, patch, drop_path):
+    def __init__(self, dim, depth, patch, drop_path, stream):
         super().__init__()
-        self.patch, self.grid = patch, GLOBAL_SIZE // patch
+        self.patch, self.grid, self.stream = patch, GLOBAL_SIZE // patch, stream
         self.embed = nn.Linear(3 * patch * patch, dim)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
         self.pos_embed = nn.Parameter(torch.zeros(1, 1 + self.grid * self.grid, dim))
         rates = torch.linspace(0, drop_path, depth).tolist()
         self.blocks = nn.ModuleList(Block(dim, 1.0 - rate) for rate in rates)
-        self.norm = nn.LayerNorm(dim, eps=1e-6)
+        self.norm = LayerNorm(dim, eps=1e-6)
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
@@ -135,6 +153,7 @@ class Backbone(nn.Module):
         p, g = self.patch, size // self.patch
         patches = images.view(b, c, g, p, g, p).permute(0, 2, 4, 1, 3, 5).reshape(b, g * g, c * p * p)
         x = torch.cat((self.cls_token.expand(b, -1, -1), self.embed(patches)), dim=1) + self.positions(g)
+        x = x.to(self.stream)
         for block in self.blocks:
             x = block(x)
         return self.norm(x[:, 0])
@@ -163,9 +182,9 @@ class Head(nn.Module):
 class Network(nn.Module):
     """Backbone and head under DINO's multi-crop rule: one backbone pass per resolution, one pass through the head."""
 
-    def __init__(self, dim, depth, patch, out_dim, drop_path):
+    def __init__(self, dim, depth, patch, out_dim, drop_path, stream):
         super().__init__()
-        self.backbone, self.head = Backbone(dim, depth, patch, drop_path), Head(dim, out_dim)
+        self.backbone, self.head = Backbone(dim, depth, patch, drop_path, stream), Head(dim, out_dim)
 
     def forward(self, groups):
         return self.head(torch.cat([self.backbone(images) for images in groups]))
@@ -238,8 +257,9 @@ class Trainer:
         dim, depth = ARCHITECTURES[args.arch]
         self.batch, self.compiled = args.batch_size, args.compile
         with torch.device(args.device):
-            self.student = Network(dim, depth, args.patch_size, args.out_dim, args.drop_path)
-            self.teacher = Network(dim, depth, args.patch_size, args.out_dim, 0.0).requires_grad_(False)
+            shape, stream = (dim, depth, args.patch_size, args.out_dim), STREAMS[args.stream]
+            self.student = Network(*shape, args.drop_path, stream)
+            self.teacher = Network(*shape, 0.0, stream).requires_grad_(False)
             self.centre = torch.zeros(1, args.out_dim)
             # The crops of one resolution lie one after another, so that grouping them costs no copy inside the step.
             self.global_crops = torch.randn(GLOBAL_CROPS * self.batch, 3, GLOBAL_SIZE, GLOBAL_SIZE)
@@ -341,6 +361,8 @@ def main():
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--threads", type=int, default=0, help="0: as many as PyTorch chooses")
     parser.add_argument("--drop-path", type=float, default=0.1)
+    parser.add_argument("--stream", choices=sorted(STREAMS), default="f32",
+                        help="type of the residual stream; f32 is what autocast gives, bf16 is for cuda")  # fmt: skip
     parser.add_argument("--optimizer", choices=("fused", "foreach", "loop"), default="fused")
     parser.add_argument("--compile", action="store_true", help="torch.compile the networks and the loss")
     parser.add_argument("--compile-mode", default="default", help="`mode` of torch.compile, as in max-autotune")
@@ -352,6 +374,8 @@ def main():
     cuda = args.device == "cuda"
     if cuda and not torch.cuda.is_available():
         parser.error("this PyTorch sees no CUDA device")
+    if args.stream == "bf16" and not cuda:
+        parser.error("--stream bf16 is for --device cuda: on the CPU nothing is bf16")
     if args.threads:
         torch.set_num_threads(args.threads)
     torch.set_flush_denormal(True)
@@ -396,6 +420,7 @@ def main():
                 "device": torch.cuda.get_device_name() if cuda else "cpu",
                 "threads": torch.get_num_threads(),
                 "torch_version": torch.__version__,
+                "stream": args.stream,
                 "loss": loss,
                 "arch": args.arch,
                 "patch_size": args.patch_size,

@@ -1,6 +1,7 @@
 //! From `--device`, `--threads` and `--precision` to a device.
 
-use tensor::{CpuOptions, CudaOptions, CudaPrecision, DType, Device};
+use ssl::recipe::Residual;
+use tensor::{CpuOptions, CudaOptions, CudaPrecision, DType, Device, ResidualPrecision};
 
 use crate::args::{DeviceArgs, InferenceArgs, PrecisionArg};
 use crate::error::CliError;
@@ -39,15 +40,24 @@ impl DeviceArgs {
         Ok(Device::cpu(CpuOptions { threads: self.thread_count(), ..Default::default() })?)
     }
 
-    /// Opens the device of `--device`; a GPU in bf16, the precision of training.
+    /// Opens the device of `--device`; a GPU in bf16, as for training.
     pub fn choose(&self) -> Result<Chosen, CliError> {
-        self.choose_in(CudaPrecision::Bf16)
+        self.choose_with(CudaOptions::default())
     }
 
-    /// Opens the device of `--device`; a GPU in this precision.
-    fn choose_in(&self, precision: CudaPrecision) -> Result<Chosen, CliError> {
+    /// Opens the device of `--device` for training: a GPU in bf16 with a residual stream of this type.
+    pub fn choose_for_training(&self, residual: Residual) -> Result<Chosen, CliError> {
+        let residual = match residual {
+            Residual::Bf16 => ResidualPrecision::Bf16,
+            Residual::F32 => ResidualPrecision::F32,
+        };
+        self.choose_with(CudaOptions { residual, ..CudaOptions::default() })
+    }
+
+    /// Opens the device of `--device`; a GPU with these options but for its number.
+    fn choose_with(&self, options: CudaOptions) -> Result<Chosen, CliError> {
         let given = self.device.clone();
-        let gpu = |index| Device::cuda(CudaOptions { index, precision });
+        let gpu = |index| Device::cuda(CudaOptions { index, ..options });
         match self.device.as_str() {
             "cpu" => self.choose_cpu(None),
             "auto" => match gpu(0) {
@@ -83,7 +93,7 @@ impl InferenceArgs {
             PrecisionArg::F32 => CudaPrecision::F32,
             PrecisionArg::Bf16 => CudaPrecision::Bf16,
         };
-        let Chosen { device, no_gpu } = self.machine.choose_in(precision)?;
+        let Chosen { device, no_gpu } = self.machine.choose_with(CudaOptions { precision, ..CudaOptions::default() })?;
         match self.precision {
             PrecisionArg::Bf16 if !device.is_gpu() => Err(CliError::Bf16OnCpu { no_gpu }),
             _ => Ok(device),

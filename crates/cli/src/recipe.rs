@@ -14,10 +14,9 @@ use crate::images;
 const BUILT_IN: &str = include_str!("../../../recipes/synthetic.toml");
 
 impl RecipeArgs {
-    /// The training images, and the recipe with everything that was not asked for derived from them.
-    pub fn open(&self, threads: Option<usize>) -> Result<(Arc<dyn Source>, Recipe), CliError> {
-        // Before the data is looked at, so that a typing error costs no time.
-        let asked = self.asked(threads)?;
+    /// The training images, and the recipe with everything that was not asked for derived from them. [`Self::asked`] is
+    /// called before, so that a typing error costs no time.
+    pub fn open(&self, asked: RawRecipe) -> Result<(Arc<dyn Source>, Recipe), CliError> {
         let (train, facts) = self.data(&asked)?;
         Ok((train, asked.resolve(&facts)?))
     }
@@ -38,7 +37,7 @@ impl RecipeArgs {
 
     /// What was asked for: the recipe file (for the built-in data, its own), above it `--set`, above that the flags.
     /// `threads` is what was said about the machine; it is below all of them.
-    fn asked(&self, threads: Option<usize>) -> Result<RawRecipe, CliError> {
+    pub fn asked(&self, threads: Option<usize>) -> Result<RawRecipe, CliError> {
         let mut machine = RawRecipe::default();
         if let Some(threads) = threads {
             machine.set_text("workers", &threads.to_string(), "--threads or RAYON_NUM_THREADS")?;

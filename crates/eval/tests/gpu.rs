@@ -37,7 +37,7 @@ fn gpu_features_in_f32_are_those_of_the_cpu_and_closer_than_in_bf16() {
     }
     let cpu = features(&Device::cpu(Default::default()).unwrap());
     let gpu = |precision, dtype| {
-        let device = Device::cuda(CudaOptions { index: 0, precision }).unwrap();
+        let device = Device::cuda(CudaOptions { precision, ..CudaOptions::default() }).unwrap();
         assert_eq!(device.dtype(), dtype);
         deviation(&features(&device), &cpu)
     };

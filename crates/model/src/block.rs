@@ -266,7 +266,7 @@ impl Block {
     pub fn backward(&self, p: &ParamSet, saved: BlockSaved, dx: Tensor, grads: &mut ParamSet) -> Tensor {
         let mut dx = self.mlp_backward(p, saved.mlp, dx, grads);
         let AttentionSaved { branch, norm, qkv, attended } = saved.attention;
-        let d_branch = ops::gather(&dx, &branch.rows, branch.scale);
+        let d_branch = ops::branch_gradient(&dx, &branch.rows, branch.scale);
         self.proj.backward_weight(&attended.out, &d_branch, grads);
         let d_out = self.proj.backward_input(&d_branch, p);
         drop(d_branch);
@@ -286,7 +286,7 @@ impl Block {
     ) -> Tensor {
         let d_class = self.mlp_backward(p, saved.mlp, d_class, grads);
         let s = saved.attention;
-        let d_branch = ops::gather(&d_class, &s.class.branch.rows, s.class.branch.scale);
+        let d_branch = ops::branch_gradient(&d_class, &s.class.branch.rows, s.class.branch.scale);
         self.proj.backward_weight(&s.attended.out, &d_branch, grads);
         let d_out = self.proj.backward_input(&d_branch, p);
         let (dq, dkv) = ops::class_attention_backward(&s.q, &s.kv, &s.branch.rows, self.heads, &s.attended, &d_out);
@@ -298,7 +298,7 @@ impl Block {
 
         let NormSaved { x, normed, statistics } = &s.norm;
         self.qkv.backward_weight_part(normed, &dkv, keys_values, grads);
-        let mut dx = x.device().zeros(x.shape());
+        let mut dx = x.zeros_like();
         ops::scatter_add(&d_class, &s.class.of_all, 1.0, &mut dx);
         self.norm1.backward(p, x, &s.branch.rows, statistics, &d_normed, &mut dx, grads);
         dx
@@ -306,7 +306,7 @@ impl Block {
 
     fn mlp_backward(&self, p: &ParamSet, saved: MlpSaved, mut dx: Tensor, grads: &mut ParamSet) -> Tensor {
         let MlpSaved { branch, norm, hidden } = saved;
-        let d_branch = ops::gather(&dx, &branch.rows, branch.scale);
+        let d_branch = ops::branch_gradient(&dx, &branch.rows, branch.scale);
         let d_pre = self.fc2.backward_through_gelu(&d_branch, p, hidden, grads);
         drop(d_branch);
         self.norm2.backward_with_reader(&self.fc1, p, &norm, &branch.rows, &d_pre, &mut dx, grads);

@@ -204,12 +204,12 @@ impl Vit {
         let VitSaved { tokens, patches, blocks, end } = saved;
         let mut dx = match (end, self.blocks.last()) {
             (EndSaved::Class { last, class, rows, statistics }, Some(block)) => {
-                let mut d_class = class.device().zeros(class.shape());
+                let mut d_class = class.zeros_like();
                 self.norm.backward(p, &class, &rows, &statistics, d_features, &mut d_class, grads);
                 block.backward_class(p, *last, d_class, grads)
             }
             (EndSaved::All { x, rows, statistics }, _) => {
-                let mut dx = x.device().zeros(x.shape());
+                let mut dx = x.zeros_like();
                 self.norm.backward(p, &x, &rows, &statistics, d_features, &mut dx, grads);
                 dx
             }

@@ -2,8 +2,8 @@
 //!
 //! Kernels are plain loops over slices that the compiler turns into vector instructions. [`simd!`] compiles such a
 //! function three times (AVX-512, AVX2 with FMA, and the target's baseline, which on aarch64 has NEON) and calls the best
-//! that this machine has. The environment variable `DINO_VMF_SIMD` (`baseline`, `avx2`) asks for less, so that every
-//! version can be tested on one machine.
+//! that this machine has. The environment variable `DINO_VMF_SIMD` (`baseline`, `avx2`, `avx512`) sets an upper bound, so
+//! that every version can be tested on one machine. A word that is none of these bounds nothing; [`requested`] reports it.
 
 use std::sync::OnceLock;
 
@@ -36,15 +36,55 @@ impl Level {
     }
 }
 
+/// The environment variable that bounds the level.
+pub const VARIABLE: &str = "DINO_VMF_SIMD";
+
+/// The words that [`VARIABLE`] may hold, on any processor.
+pub const WORDS: [&str; 3] = ["baseline", "avx2", "avx512"];
+
+/// [`VARIABLE`] holds a word that is none of [`WORDS`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownLevel {
+    /// What it holds.
+    pub value: String,
+}
+
+impl std::fmt::Display for UnknownLevel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{VARIABLE} is {:?}, which is none of {}", self.value, WORDS.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownLevel {}
+
+/// The upper bound that the environment sets: none where [`VARIABLE`] is not set or empty.
+pub fn requested() -> Result<Option<Level>, UnknownLevel> {
+    let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };
+    bound(&value.to_string_lossy())
+}
+
+fn bound(word: &str) -> Result<Option<Level>, UnknownLevel> {
+    match word {
+        "" => Ok(None),
+        "baseline" => Ok(Some(Level::Baseline)),
+        #[cfg(target_arch = "x86_64")]
+        "avx2" => Ok(Some(Level::Avx2)),
+        #[cfg(target_arch = "x86_64")]
+        "avx512" => Ok(Some(Level::Avx512)),
+        // Other processors have the baseline alone, which is below both.
+        #[cfg(not(target_arch = "x86_64"))]
+        "avx2" | "avx512" => Ok(Some(Level::Baseline)),
+        _ => Err(UnknownLevel { value: word.into() }),
+    }
+}
+
 /// The level that kernels run at: the best of this machine, or less where the environment asks for less.
 #[inline]
 pub fn level() -> Level {
     static LEVEL: OnceLock<Level> = OnceLock::new();
-    *LEVEL.get_or_init(|| match std::env::var("DINO_VMF_SIMD").as_deref() {
-        Ok("baseline") => Level::Baseline,
-        #[cfg(target_arch = "x86_64")]
-        Ok("avx2") => of_this_machine().min(Level::Avx2),
-        _ => of_this_machine(),
+    *LEVEL.get_or_init(|| match requested() {
+        Ok(Some(bound)) => of_this_machine().min(bound),
+        Ok(None) | Err(UnknownLevel { .. }) => of_this_machine(),
     })
 }
 
@@ -107,4 +147,23 @@ macro_rules! simd {
             }
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_a_bound_and_no_other_is() {
+        let bounds = WORDS.map(|word| bound(word).unwrap().unwrap());
+        assert!(bounds.is_sorted() && bounds[0] == Level::Baseline);
+        assert_eq!(bound(""), Ok(None));
+        for word in ["avx", "AVX2", "avx512 ", "none"] {
+            let error = bound(word).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("DINO_VMF_SIMD is {word:?}, which is none of baseline, avx2, avx512")
+            );
+        }
+    }
 }

@@ -159,7 +159,7 @@ impl<M: Method + ?Sized> Learner<M> {
         device.run(|| {
             // Zeros stand for results after a failure of the device, so its error is asked for before theirs.
             let loss = self.compute_gradient(input, at);
-            device.trouble()?;
+            device.check()?;
             // All processes go on together, or none does.
             if self.reduce.any(loss.is_err()) {
                 return Err(loss.err().unwrap_or_else(elsewhere));
@@ -168,7 +168,7 @@ impl<M: Method + ?Sized> Learner<M> {
             self.reduce.sum(&mut self.gradient);
             let Self { layout, student, gradient, teacher, .. } = self;
             let gradient = self.optimizer.step(layout, student, gradient, Some(teacher), values);
-            device.trouble()?;
+            device.check()?;
             let gradient = gradient?;
             self.method.end_step(&mut *self.reduce);
             Ok(StepReport { loss, gradient })

@@ -5,7 +5,7 @@ mod common;
 mod gpu_device;
 
 use common::{dino, dino_options, learner_options};
-use gpu_device::gpu;
+use gpu_device::{gpu, gpu_with};
 use model::{Arch, DropPath, HeadConfig, VitConfig};
 use random::{Key, Purpose};
 use ssl::learner::{Learner, LearnerOptions, StepInput};
@@ -13,7 +13,7 @@ use ssl::memory::{MemoryNeed, plan_and_reserve};
 use ssl::method::dino::{Dino, DinoOptions};
 use ssl::recipe::{Centering, Prototypes};
 use tensor::ops::{PixelData, Pixels};
-use tensor::{CpuOptions, CudaPrecision, Device, Precision};
+use tensor::{CpuOptions, CudaOptions, CudaPrecision, Device, Precision, ResidualPrecision};
 use train::Position;
 use train::optimizer::StepValues;
 
@@ -26,6 +26,13 @@ const DROP_PATH: f64 = 0.1;
 fn cpu() -> Device {
     Device::cpu(CpuOptions { threads: None, precision: Precision::F64 }).unwrap()
 }
+
+/// With bfloat16 activations and a residual stream of this type.
+fn gpu_in_bfloat16(residual: ResidualPrecision) -> Option<Device> {
+    gpu_with(CudaOptions { residual, ..CudaOptions::default() })
+}
+
+const STREAMS: [ResidualPrecision; 2] = [ResidualPrecision::Bf16, ResidualPrecision::F32];
 
 fn learner(device: &Device, prototypes: Prototypes, centering: Centering, batch_norm: bool) -> Learner<Dino> {
     let (options, method) = options(prototypes, centering, batch_norm);
@@ -131,12 +138,11 @@ struct Allowed {
 
 /// The first gradient of every parameter and the losses of a few steps, in several modes.
 #[track_caller]
-fn follows(precision: CudaPrecision, allowed: &Allowed) {
-    let Some(device) = gpu(precision) else { return };
+fn follows(device: &Device, allowed: &Allowed) {
     for (prototypes, centering, batch_norm) in MODES {
         let mode = format!("{prototypes:?} {centering:?} batch norm {batch_norm}");
         let (mut ours, mut reference) =
-            (learner(&device, prototypes, centering, batch_norm), learner(&cpu(), prototypes, centering, batch_norm));
+            (learner(device, prototypes, centering, batch_norm), learner(&cpu(), prototypes, centering, batch_norm));
         let check = |step: usize, got: &[(f64, f64)], want: &[(f64, f64)], loss_off: f64, norm_off: f64| {
             for (i, (got, want)) in got.iter().zip(want).enumerate() {
                 let (loss, norm) = ((got.0 - want.0).abs() / want.0, (got.1 - want.1).abs() / want.1);
@@ -169,7 +175,9 @@ fn follows(precision: CudaPrecision, allowed: &Allowed) {
 fn a_gpu_in_single_precision_trains_as_the_cpu_does() {
     let allowed =
         Allowed { first_loss: 1e-6, first_norm: 1e-5, first_gradients: 1e-4, later_loss: 1e-4, later_norm: 2e-3 };
-    follows(CudaPrecision::F32, &allowed);
+    if let Some(device) = gpu(CudaPrecision::F32) {
+        follows(&device, &allowed);
+    }
 }
 
 #[test]
@@ -177,40 +185,47 @@ fn a_gpu_in_bfloat16_trains_as_the_cpu_does() {
     // Batch norm over the sixty rows of this batch makes rounding several times larger, in single precision too.
     let allowed =
         Allowed { first_loss: 2e-3, first_norm: 3e-2, first_gradients: 0.3, later_loss: 2e-2, later_norm: 0.1 };
-    follows(CudaPrecision::Bf16, &allowed);
+    for device in STREAMS.into_iter().filter_map(gpu_in_bfloat16) {
+        println!("{}", device.describe());
+        follows(&device, &allowed);
+    }
 }
 
 /// A longer run: the curve of losses stays beside the CPU's.
 #[test]
 fn a_gpu_follows_the_loss_curve_of_the_cpu() {
-    let Some(device) = gpu(CudaPrecision::Bf16) else { return };
-    let (mut ours, mut reference) = (
-        learner(&device, Prototypes::Vmf, Centering::Probability, false),
-        learner(&cpu(), Prototypes::Vmf, Centering::Probability, false),
-    );
-    let (got, want) = (train(&mut ours, 60, 5e-4), train(&mut reference, 60, 5e-4));
+    let new = |device: &Device| learner(device, Prototypes::Vmf, Centering::Probability, false);
+    let devices: Vec<Device> = STREAMS.into_iter().filter_map(gpu_in_bfloat16).collect();
+    if devices.is_empty() {
+        return;
+    }
+    let want = train(&mut new(&cpu()), 60, 5e-4);
     let mean = |losses: &[(f64, f64)]| losses.iter().map(|l| l.0).sum::<f64>() / losses.len() as f64;
-    for (i, (got, want)) in got.chunks(10).zip(want.chunks(10)).enumerate() {
-        let (got, want) = (mean(got), mean(want));
-        println!("steps {}..{}: {got:.4} on the GPU, {want:.4} on the CPU", 10 * i, 10 * i + 10);
-        assert!((got - want).abs() < 0.03 * want, "steps from {}: {got} is not near {want}", 10 * i);
+    for device in devices {
+        let got = train(&mut new(&device), 60, 5e-4);
+        for (i, (got, want)) in got.chunks(10).zip(want.chunks(10)).enumerate() {
+            let (got, want) = (mean(got), mean(want));
+            println!("steps {}..{}: {got:.4} on {device:?}, {want:.4} on the CPU", 10 * i, 10 * i + 10);
+            assert!((got - want).abs() < 0.03 * want, "{device:?}, steps from {}: {got} is not near {want}", 10 * i);
+        }
     }
 }
 
 #[test]
 fn a_gpu_trains_to_the_same_bits_twice() {
-    let Some(device) = gpu(CudaPrecision::Bf16) else { return };
-    let new = || learner(&device, Prototypes::Vmf, Centering::Probability, true);
-    let first = train(&mut new(), 10, 5e-4);
-    assert_eq!(train(&mut new(), 10, 5e-4), first);
-    assert_eq!(train_on_images_sent_ahead(&mut new(), 10, 5e-4), first);
+    for device in STREAMS.into_iter().filter_map(gpu_in_bfloat16) {
+        let new = || learner(&device, Prototypes::Vmf, Centering::Probability, true);
+        let first = train(&mut new(), 10, 5e-4);
+        assert_eq!(train(&mut new(), 10, 5e-4), first);
+        assert_eq!(train_on_images_sent_ahead(&mut new(), 10, 5e-4), first);
+    }
 }
 
 /// As a program trains: the memory of a step is planned and its products are timed, on a handle of its own.
-fn planned_run(checkpoint_activations: bool) -> Option<Vec<(f64, f64)>> {
+fn planned_run(residual: ResidualPrecision, checkpoint_activations: bool) -> Option<Vec<(f64, f64)>> {
     // Large enough for products that are worth timing, and of no round number of rows.
     const MANY: usize = 61;
-    let device = gpu(CudaPrecision::Bf16)?;
+    let device = gpu_in_bfloat16(residual)?;
     let (options, method) = options(Prototypes::Vmf, Centering::Probability, false);
     let options = LearnerOptions { checkpoint_activations, ..options };
     let need = MemoryNeed { options: &options, method: &method, batch: MANY, drop_path: DROP_PATH, evaluated: None };
@@ -220,7 +235,9 @@ fn planned_run(checkpoint_activations: bool) -> Option<Vec<(f64, f64)>> {
 
 #[test]
 fn a_gpu_gives_the_same_bits_whatever_products_were_chosen_and_activations_kept() {
-    let Some(first) = planned_run(false) else { return };
-    assert_eq!(planned_run(false).unwrap(), first);
-    assert_eq!(planned_run(true).unwrap(), first);
+    for residual in STREAMS {
+        let Some(first) = planned_run(residual, false) else { return };
+        assert_eq!(planned_run(residual, false).unwrap(), first);
+        assert_eq!(planned_run(residual, true).unwrap(), first);
+    }
 }

@@ -38,6 +38,16 @@ pub enum CudaPrecision {
     F32,
 }
 
+/// The element type of the residual stream and its gradient on a GPU, which is never smaller than that of activations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResidualPrecision {
+    /// bfloat16, the least memory to move.
+    #[default]
+    Bf16,
+    /// Single precision, as PyTorch keeps the stream under autocast: sums over the blocks are not rounded to bfloat16.
+    F32,
+}
+
 /// How to set up a GPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CudaOptions {
@@ -45,6 +55,8 @@ pub struct CudaOptions {
     pub index: usize,
     /// Element type of activations.
     pub precision: CudaPrecision,
+    /// Element type of the residual stream; with f32 activations it is f32 in any case.
+    pub residual: ResidualPrecision,
 }
 
 /// A device could not be set up, or failed while it worked.
@@ -58,6 +70,9 @@ pub enum DeviceError {
         /// What the system said.
         reason: String,
     },
+    /// The environment names an instruction set that there is not.
+    #[error(transparent)]
+    InstructionSet(#[from] simd::UnknownLevel),
     /// There is no GPU to use.
     #[error("no GPU can be used: {reason}")]
     NoCuda {
@@ -129,7 +144,7 @@ enum Inner {
 }
 
 impl Device {
-    /// A device on the host's cores.
+    /// A device on the host's cores; an error where the environment asks for an instruction set that is not known.
     pub fn cpu(options: CpuOptions) -> Result<Self, DeviceError> {
         Ok(Self { inner: Arc::new(Inner::Cpu(Cpu::new(options)?)) })
     }
@@ -163,6 +178,14 @@ impl Device {
         }
     }
 
+    /// The element type of the residual stream and of its gradient.
+    pub fn residual_dtype(&self) -> DType {
+        match &*self.inner {
+            Inner::Cpu(cpu) => cpu.dtype(),
+            Inner::Cuda(cuda) => cuda.residual_dtype(),
+        }
+    }
+
     /// Whether it is a GPU.
     pub fn is_gpu(&self) -> bool {
         self.as_cuda().is_some()
@@ -184,7 +207,7 @@ impl Device {
         }
     }
 
-    /// Waits for all work and reports what went wrong in it. Work on the host is done when its call returns; images that are
+    /// Waits for all work and reports a failure in it. Work on the host is done when its call returns; images that are
     /// on their way to a GPU are waited for by what reads them.
     pub fn finish(&self) -> Result<(), DeviceError> {
         match &*self.inner {
@@ -193,11 +216,11 @@ impl Device {
         }
     }
 
-    /// What is known to have gone wrong so far, without waiting for work that is still queued.
-    pub fn trouble(&self) -> Result<(), DeviceError> {
+    /// Reports a failure that is known already, without waiting for work that is still queued.
+    pub fn check(&self) -> Result<(), DeviceError> {
         match &*self.inner {
             Inner::Cpu(_) => Ok(()),
-            Inner::Cuda(cuda) => cuda.known_trouble(),
+            Inner::Cuda(cuda) => cuda.known_failure(),
         }
     }
 
@@ -294,6 +317,11 @@ impl Device {
         Tensor::empty(self, shape, self.exact_dtype())
     }
 
+    /// The same for the residual stream and its gradient.
+    pub fn empty_residual(&self, shape: &[usize]) -> Tensor {
+        Tensor::empty(self, shape, self.residual_dtype())
+    }
+
     /// A tensor of activations, all zero.
     pub fn zeros(&self, shape: &[usize]) -> Tensor {
         let mut t = self.empty(shape);
@@ -324,6 +352,16 @@ impl Device {
     /// When the number of values is not the shape's.
     pub fn exact_from_f64(&self, shape: &[usize], values: &[f64]) -> Tensor {
         let mut t = self.empty_exact(shape);
+        t.copy_from_f64(values);
+        t
+    }
+
+    /// The same for the residual stream and its gradient.
+    ///
+    /// # Panics
+    /// When the number of values is not the shape's.
+    pub fn residual_from_f64(&self, shape: &[usize], values: &[f64]) -> Tensor {
+        let mut t = self.empty_residual(shape);
         t.copy_from_f64(values);
         t
     }

@@ -7,10 +7,10 @@
 //! * [`Rows`] names the segments (crops) of a packed token matrix that an operation works on. Leaving a crop out of a
 //!   residual branch (drop path), or keeping only class tokens, is leaving rows out.
 //! * [`ops`] holds the operations. They never fail for a reason that a user could cause: wrong shapes are mistakes of
-//!   the caller and panic; trouble of a device is kept by the device and reported by [`Device::finish`].
+//!   the caller and panic; a failure of a device is kept by the device and reported by [`Device::finish`].
 //! * [`ParamSet`] is one vector of the parameter space: student, teacher, gradient and moments are each one of them.
 //!
-//! A CPU device computes in f32 for speed or in f64 for proof with the same code ([`Precision`]). The number of
+//! A CPU device computes in f32 for speed or in f64 for verification with the same code ([`Precision`]). The number of
 //! threads never changes a bit of a result: work is cut into pieces by shape alone and partial sums are added in order.
 
 mod cpu;
@@ -22,7 +22,9 @@ mod rows;
 mod tensor;
 
 pub use cuda::{FoundLibrary, KernelTime, UploadedPixels, cuda_libraries};
-pub use device::{CpuOptions, CudaOptions, CudaPrecision, Device, DeviceError, DeviceUse, Precision};
+pub use device::{
+    CpuOptions, CudaOptions, CudaPrecision, Device, DeviceError, DeviceUse, Precision, ResidualPrecision,
+};
 pub use params::{ParamId, ParamSet};
 pub use rows::Rows;
 pub use tensor::{DType, Tensor};

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use half::bf16;
+
 use crate::cpu::{Buffer, on_device};
 use crate::cuda::CudaBuffer;
 use crate::device::Device;
@@ -95,6 +97,13 @@ impl Tensor {
         }
     }
 
+    /// A tensor of the same shape and element type, all zero: where a gradient of this one begins.
+    pub fn zeros_like(&self) -> Self {
+        let mut zeros = Tensor::empty(&self.device, &self.shape, self.dtype());
+        zeros.fill(0.0);
+        zeros
+    }
+
     /// A copy.
     pub fn duplicate(&self) -> Self {
         let mut copy = Tensor::empty(&self.device, &self.shape, self.dtype());
@@ -160,7 +169,7 @@ impl Tensor {
             Storage::F32(b) => b.as_slice().to_vec(),
             Storage::F64(b) => b.as_slice().iter().map(|&x| x as f32).collect(),
             Storage::Cuda(b) => match b.dtype {
-                DType::Bf16 => self.download::<u16>().into_iter().map(|x| f32::from_bits(u32::from(x) << 16)).collect(),
+                DType::Bf16 => self.download().into_iter().map(|bits| bf16::from_bits(bits).to_f32()).collect(),
                 DType::F32 | DType::F64 => self.download(),
             },
         }
@@ -214,7 +223,7 @@ impl Tensor {
         let dtype = self.dtype();
         let address = self.cuda_address_mut();
         match dtype {
-            DType::Bf16 => cuda.upload(address, &values.map(bf16_bits).collect::<Vec<u16>>()),
+            DType::Bf16 => cuda.upload(address, &values.map(|x| bf16::from_f32(x).to_bits()).collect::<Vec<u16>>()),
             DType::F32 | DType::F64 => cuda.upload(address, &values.collect::<Vec<f32>>()),
         }
     }
@@ -257,12 +266,6 @@ impl Tensor {
     pub(crate) fn storage_mut(&mut self) -> &mut Storage {
         &mut self.storage
     }
-}
-
-/// The nearest bfloat16, ties to even; NaN stays NaN.
-fn bf16_bits(x: f32) -> u16 {
-    let bits = x.to_bits();
-    if x.is_nan() { (bits >> 16) as u16 | 0x40 } else { ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16 }
 }
 
 impl std::fmt::Debug for Tensor {

@@ -293,7 +293,7 @@ impl<T: Trainable> Trainer<T> {
             return Ok(());
         }
         let found = evaluator.evaluate(&self.trained, epoch);
-        self.trained.device().trouble().map_err(StepError::from)?;
+        self.trained.device().check().map_err(StepError::from)?;
         if !found.words.is_empty() {
             monitor.say(&format!("epoch {}/{epochs}: {}", epoch + 1, found.words));
         }

@@ -3,6 +3,7 @@
 use clap::Args;
 use data::Decoding;
 use model::Arch;
+use ssl::recipe::Residual;
 
 use super::{DeviceArgs, SOURCE, above_zero};
 
@@ -50,6 +51,9 @@ pub struct BenchStepArgs {
     /// Keep only the input of each block, and compute the block again in the backward pass: less memory, more time
     #[arg(long)]
     pub checkpoint_activations: bool,
+    /// Element type of the residual stream on a GPU: bf16 or f32 [default: as in training]
+    #[arg(long, value_name = "TYPE", value_parser = residual)]
+    pub residual: Option<Residual>,
     /// List the kernels of a step on a GPU with their times
     #[arg(long)]
     pub kernels: bool,
@@ -99,6 +103,11 @@ pub struct BenchDataArgs {
     /// Print the result as one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+fn residual(name: &str) -> Result<Residual, String> {
+    let known = Residual::WORDS.join(", ");
+    Residual::of_word(name).ok_or_else(|| format!("it is one of {known}"))
 }
 
 fn decoding(name: &str) -> Result<Decoding, String> {

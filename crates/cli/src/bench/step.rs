@@ -12,7 +12,7 @@ use ssl::learner::{LearnError, Learner, LearnerOptions, StepInput};
 use ssl::memory::{MemoryNeed, plan_and_reserve};
 use ssl::method::MethodSpec;
 use ssl::method::dino::DinoOptions;
-use ssl::recipe::{Centering, Prototypes};
+use ssl::recipe::{Centering, Prototypes, RawRecipe};
 use ssl::target::TargetOptions;
 use ssl::view_plan::{ViewPlan, ViewShape, Viewer};
 use tensor::ops::{self, AdamW, Affine, PixelData, Pixels};
@@ -85,7 +85,8 @@ const GEMM_TIME: Duration = Duration::from_millis(300);
 
 /// Measures and prints.
 pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
-    let device = args.device.choose()?.device;
+    let residual = args.residual.unwrap_or_else(|| RawRecipe::default().residual());
+    let device = args.device.choose_for_training(residual)?.device;
     let bench = StepBench {
         arch: args.arch,
         patch_size: args.patch_size as usize,
@@ -116,6 +117,7 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
             "global_size": bench.global_size, "local_size": bench.local_size,
             "out_dim": bench.out_dim, "accumulate": bench.accumulate,
             "checkpoint_activations": bench.checkpoint_activations, "steps": bench.steps,
+            "residual": if device.is_gpu() { residual.as_str() } else { "f32" },
             "shares": shares.iter().cloned().collect::<Map<_, _>>(),
         });
         return output::result(&object.to_string());

@@ -27,6 +27,11 @@ macro_rules! choice {
             /// The words that stand for the variants, in their order.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
+            /// The variant that a word stands for.
+            pub fn of_word(word: &str) -> Option<Self> {
+                match word { $($word => Some(Self::$variant),)+ _ => None }
+            }
+
             /// The word that stands for this variant in recipes and on the command line.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
@@ -41,7 +46,7 @@ macro_rules! choice {
 
         impl Setting for $name {
             fn read(value: &Value, _: &Rule) -> Option<Self> {
-                match value.as_str()? { $($word => Some(Self::$variant),)+ _ => None }
+                Self::of_word(value.as_str()?)
             }
             fn show(&self) -> String {
                 format!("\"{self}\"")
@@ -77,6 +82,16 @@ choice! {
         Logit = "logit",
         /// Running mean of the log of the batch-mean probability, as the paper proposes.
         Probability = "probability",
+    }
+}
+
+choice! {
+    /// The element type of the residual stream on a GPU; a CPU keeps it as everything else.
+    Residual {
+        /// bfloat16: the least memory to move.
+        Bf16 = "bf16",
+        /// Single precision, as PyTorch keeps the stream under autocast.
+        F32 = "f32",
     }
 }
 

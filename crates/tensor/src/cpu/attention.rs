@@ -2,7 +2,7 @@
 //!
 //! A task takes one segment; the weights of one head (at most a few hundred squared) live in its scratch space and
 //! never in the memory of the batch. The forward pass keeps the logarithm of each row's sum, from which the
-//! backward pass makes the weights again: cheaper than storing them, and the memory of a step does not grow with the
+//! backward pass recomputes the weights: cheaper than storing them, and the memory of a step does not grow with the
 //! square of the image.
 
 use rayon::prelude::*;
@@ -71,7 +71,7 @@ simd! {
 }
 
 simd! {
-    /// Makes the weights again: exp(score - lse).
+    /// Recomputes the weights: exp(score - lse).
     fn softmax_from_lse<T: Real>(scores: &mut [T], keys: usize, lse: &[T], head: usize, heads: usize) {
         for (r, row) in scores.chunks_exact_mut(keys).enumerate() {
             let lse = lse[r * heads + head];

@@ -7,7 +7,7 @@ use crate::rows::Rows;
 use simd::simd;
 
 simd! {
-    /// Normalises rows; returns nothing, writes output, mean and reciprocal deviation of each.
+    /// Normalises rows; writes output, mean and reciprocal standard deviation of each.
     fn forward_rows<T: Real>(x: &[T], weight: &[T], bias: &[T], epsilon: T, y: &mut [T], mean: &mut [T], rstd: &mut [T]) {
         let dim = weight.len();
         let inverse = T::ONE / T::from_f64(dim as f64);

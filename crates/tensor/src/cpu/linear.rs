@@ -265,8 +265,8 @@ mod tests {
         let along = |dy: &[f64], i: usize| dy.iter().zip(column(i)).map(|(dy, w)| dy * w).sum::<f64>();
         let dx: Vec<f64> =
             dy.chunks(outputs).flat_map(|dy| (0..inputs).map(|i| along(dy, i)).collect::<Vec<_>>()).collect();
-        let mut through_gelu = dx.clone();
-        gelu::multiply_by_derivative(&mut through_gelu, &wide(&noise::<T>(5, rows * inputs)));
+        let mut through_gelu = unwritten(rows * inputs);
+        gelu::times_derivative(&dx, &wide(&noise::<T>(5, rows * inputs)), &mut through_gelu);
         [bare, pre.clone(), pre, activated.clone(), activated, dx, through_gelu]
     }
 

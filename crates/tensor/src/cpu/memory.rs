@@ -17,14 +17,14 @@ type Block<T> = AVec<T, RuntimeAlign>;
 const CACHE_LINE: usize = 64;
 const HUGE_PAGE: usize = 2 << 20;
 
-/// To a cache line, so that a vector load never touches two; large blocks to a huge page, so that they can be made of
-/// such.
+/// Blocks are aligned to a cache line, so that a vector load never touches two; large ones to a huge page, so that the
+/// system can back them with huge pages.
 fn alignment(bytes: usize) -> usize {
     if bytes >= HUGE_PAGE { HUGE_PAGE } else { CACHE_LINE }
 }
 
 /// Asks for huge pages: a step walks through gigabytes, and with pages of 4 KiB a good part of its time is looking them
-/// up. Only a wish, and only where the system knows it.
+/// up. A hint that the system may ignore.
 #[cfg(target_os = "linux")]
 fn prefer_huge_pages<T>(block: &Block<T>, bytes: usize) {
     if bytes >= HUGE_PAGE {

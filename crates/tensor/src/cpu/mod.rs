@@ -1,7 +1,7 @@
 //! The operations on the host's cores.
 //!
 //! One file an operation: its fast form, its plain form (the oracle of its tests), its derivative. Every kernel is
-//! generic over [`Real`], so the f64 that proves and the f32 that trains are one code.
+//! generic over [`Real`], so the f64 of golden values and gradient checks runs the code that trains in f32.
 
 mod gemm;
 mod memory;
@@ -87,6 +87,7 @@ pub(crate) struct Cpu {
 
 impl Cpu {
     pub(crate) fn new(options: CpuOptions) -> Result<Self, DeviceError> {
+        simd::requested()?;
         let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)

@@ -6,7 +6,7 @@ use super::{Cpu, ELEMENTS_PER_TASK, Real};
 use crate::ops::{AdamW, ParameterUpdate};
 use simd::simd;
 
-/// The slices of one parameter: value, gradient, first and second moment, and the teacher that follows it, with its momentum.
+/// The slices of one parameter: value, gradient, both moments, and the teacher that follows it with its momentum.
 pub(crate) struct Slices<'a, T> {
     pub value: &'a mut [T],
     pub gradient: &'a [T],

@@ -1,4 +1,4 @@
-//! The element types of the host: f32 for speed, f64 for proof.
+//! The element types of the host: f32 for speed, f64 for verification.
 //!
 //! The f32 transcendental functions are branch-free so that loops over them become vector instructions; the f64 ones
 //! are the platform's, correctly rounded for all that matters here.

@@ -38,7 +38,7 @@ impl Shape<'_> {
     }
 }
 
-/// Threads of a block that has a warp for each strip, or for each some of them.
+/// Threads of a block whose warps share out the strips of a segment evenly: one each where there are not too many.
 fn warps(strips: usize) -> u32 {
     32 * strips.div_ceil(strips.div_ceil(MOST_WARPS)) as u32
 }
@@ -122,7 +122,7 @@ pub(crate) fn backward(
     }
 }
 
-/// One query a segment.
+/// Attention of the class tokens: one query for each segment.
 pub(crate) fn class_forward(
     cuda: &Cuda,
     shape: Shape<'_>,
@@ -219,7 +219,7 @@ fn plain_backward(
 ) {
     let [q_stride, kv_stride, k_column, v_column] = layout.map(|x| x as i32);
     let given = arguments![out.cuda_address(), lse.cuda_address(), d_out.cuda_address()];
-    // The gradients lie as what they are gradients of.
+    // A gradient has the memory layout of what it is the gradient of.
     let gradients = arguments![dq, q_stride, dkv, kv_stride, k_column, v_column];
     let arguments = [&plain_inputs(shape, x, layout)[..], &given, &gradients].concat();
     cuda.launch(("attention_plain", "attention_plain_backward"), plain_grid(shape), (128, 1), 0, &arguments);

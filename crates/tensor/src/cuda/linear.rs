@@ -25,8 +25,9 @@ impl Layer<'_> {
     }
 
     /// The bias for a matrix product to add, which cuBLASLt takes in the type of the result only.
-    fn bias(&self, cuda: &Cuda) -> Option<u64> {
-        self.bias.map(|b| cuda.for_product(b) + (self.first * cuda.dtype().size()) as u64)
+    fn bias(&self, cuda: &Cuda, result: DType) -> Option<u64> {
+        let values = |b| if result == DType::F32 { Tensor::cuda_address(b) } else { cuda.for_product(b) };
+        self.bias.map(|b| values(b) + (self.first * result.size()) as u64)
     }
 
     /// The bias for a kernel to add; null where there is none.
@@ -37,7 +38,7 @@ impl Layer<'_> {
 
 /// y = x W^T + b.
 pub(crate) fn forward(cuda: &Cuda, x: &Tensor, layer: Layer<'_>, y: &mut Tensor) {
-    let to = Product { bias: layer.bias(cuda), ..Product::to(y.cuda_address_mut(), y.dtype()) };
+    let to = Product { bias: layer.bias(cuda, y.dtype()), ..Product::to(y.cuda_address_mut(), y.dtype()) };
     cuda.product(Matrix::of(x), layer.weight(cuda).transposed(), to);
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn residual(
     let map = cuda.rows(rows);
     if map.is_whole() && scale == 1.0 {
         let to = Product::to(out.cuda_address_mut(), out.dtype());
-        let to = Product { added_to: Some(stream.cuda_address()), bias: layer.bias(cuda), ..to };
+        let to = Product { added_to: Some(stream.cuda_address()), bias: layer.bias(cuda, out.dtype()), ..to };
         cuda.product(Matrix::of(x), layer.weight(cuda).transposed(), to);
         return;
     }
@@ -74,7 +75,7 @@ pub(crate) fn residual(
     cuda.launch_flat(("residual", kernel), out.rows() * dim / width, &arguments);
 }
 
-/// The same, and the LayerNorm of some rows of the result: y with the means and reciprocal deviations of its rows.
+/// The same, and the LayerNorm of some rows of the result: y with mean and reciprocal standard deviation of each row.
 pub(crate) fn residual_norm(
     cuda: &Cuda,
     stream: &Tensor,
@@ -221,36 +222,24 @@ pub(crate) fn gelu(cuda: &Cuda, x: &Tensor, bias: Option<&Tensor>, y: &mut Tenso
     cuda.launch_flat(("gelu", "gelu_forward_by_8"), rows.div_ceil(2) * columns / 8, &arguments);
 }
 
-/// d *= gelu'(x).
-pub(crate) fn gelu_backward(cuda: &Cuda, x: &Tensor, d: &mut Tensor) {
-    through_gelu(cuda, x.cuda_address(), x, None, d, false);
-}
-
-/// d *= gelu'(x + bias), and x becomes gelu(x + bias).
-pub(crate) fn gelu_backward_and_again(cuda: &Cuda, x: &mut Tensor, bias: Option<&Tensor>, d: &mut Tensor) {
-    let address = x.cuda_address_mut();
-    through_gelu(cuda, address, x, bias, d, true);
-}
-
-/// Leaves the column sums of d with it: whoever takes the gradient of a layer's bias needs them.
-fn through_gelu(cuda: &Cuda, x: u64, shape: &Tensor, bias: Option<&Tensor>, d: &mut Tensor, again: bool) {
-    let (rows, columns) = (shape.rows(), shape.columns());
-    let again = i32::from(again);
+/// d *= gelu'(x + bias), and x becomes gelu(x + bias). Leaves the column sums of d with it: whoever takes the gradient of a
+/// layer's bias needs them.
+pub(crate) fn gelu_backward(cuda: &Cuda, x: &mut Tensor, bias: Option<&Tensor>, d: &mut Tensor) {
+    let (rows, columns) = (x.rows(), x.columns());
     if !columns.is_multiple_of(8) || rows == 0 {
         debug_assert!(bias.is_none() || rows == 0, "a width whose bias the product adds");
-        let arguments = arguments![d.cuda_address_mut(), x, shape.len() as i64, again];
-        return cuda.launch_flat(("gelu", "gelu_backward"), shape.len(), &arguments);
+        let arguments = arguments![d.cuda_address_mut(), x.cuda_address_mut(), x.len() as i64];
+        return cuda.launch_flat(("gelu", "gelu_backward"), x.len(), &arguments);
     }
     let ColumnGrid { per_chunk, chunks, grid } = ColumnGrid::new(rows, columns, 8);
     let partial = cuda.allocate(chunks * columns, DType::F32);
     let arguments = arguments![
         d.cuda_address_mut(),
-        x,
+        x.cuda_address_mut(),
         bias.map_or(0, Tensor::cuda_address),
         rows as i64,
         columns as i32,
         per_chunk as i32,
-        again,
         partial.address(),
     ];
     cuda.launch(("gelu", "gelu_backward_by_8"), grid, (32, 8), 0, &arguments);

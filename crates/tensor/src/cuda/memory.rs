@@ -1,7 +1,7 @@
 //! Device memory: a few large blocks of the driver's, cut up here.
 //!
-//! All that works on an arena's memory is queued on one stream, so memory that a dropped tensor gives back can be handed out again at once: whatever
-//! still reads it was queued before whatever writes it next.
+//! All that works on an arena's memory is queued on one stream, so memory that a dropped tensor gives back can be handed out
+//! again at once: whatever still reads it was queued before whatever writes it next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -10,10 +10,10 @@ use cudarc::driver::result;
 
 use crate::device::DeviceUse;
 
-/// Every piece begins on such a boundary: enough for any vector access and for the alignment that cuBLASLt likes best.
+/// Alignment of every piece: enough for any vector access, and for cuBLASLt's fastest kernels.
 pub(super) const ALIGNMENT: u64 = 512;
 
-/// The least that is asked of the driver at a time.
+/// The smallest block that is taken from the driver.
 const LEAST_BLOCK: u64 = 64 << 20;
 
 /// A piece of device memory, which goes back to its arena when dropped.
@@ -57,8 +57,8 @@ struct State {
     by_size: BTreeSet<(u64, u64)>,
     live: u64,
     held: u64,
-    /// Whether the memory is only numbers.
-    imagined: bool,
+    /// Whether there is no memory behind the addresses.
+    planned: bool,
     /// The end of the highest piece ever handed out.
     highest: u64,
 }
@@ -109,9 +109,9 @@ impl Arena {
         Arc::new(Self { state: Mutex::default() })
     }
 
-    /// Memory without end that is not there: for counting.
-    pub(crate) fn imagined() -> Arc<Self> {
-        let mut state = State { imagined: true, ..State::default() };
+    /// Addresses without memory behind them, and without end: for learning how much a plan needs.
+    pub(crate) fn for_plan() -> Arc<Self> {
+        let mut state = State { planned: true, ..State::default() };
         state.add(ALIGNMENT, 1 << 50);
         Arc::new(Self { state: Mutex::new(state) })
     }
@@ -142,7 +142,7 @@ impl Arena {
 
     pub(crate) fn in_use(&self) -> DeviceUse {
         let state = self.lock();
-        let peak = if state.imagined { state.highest } else { state.held };
+        let peak = if state.planned { state.highest } else { state.held };
         DeviceUse { live_bytes: state.live as usize, peak_bytes: peak as usize }
     }
 }

@@ -1,9 +1,9 @@
 //! The operations on an NVIDIA GPU.
 //!
 //! One stream, on which all work is queued in the order of the calls, and another that brings images and finishes them;
-//! kernels of our own (`kernels/*.cu`) and matrix products by cuBLASLt. Activations are bf16 (or f32, for proof),
-//! parameters and statistics f32. No operation returns an error: the first trouble is kept, later work is skipped, and
-//! `Device::finish` reports it.
+//! kernels of our own (`kernels/*.cu`) and matrix products by cuBLASLt. Activations are bf16 (or f32, for comparisons), the
+//! residual stream is bf16 or f32, parameters and statistics f32. No operation returns an error: the first failure is
+//! kept, later work is skipped, and `Device::finish` reports it.
 
 mod arguments;
 mod gemm;
@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use cudarc::driver::{result, sys};
 
-use crate::device::{CudaOptions, CudaPrecision, DeviceError, DeviceUse};
+use crate::device::{CudaOptions, CudaPrecision, DeviceError, DeviceUse, ResidualPrecision};
 use crate::tensor::{DType, Tensor};
 
 pub(crate) use arguments::{Argument, arguments};
@@ -39,16 +39,17 @@ pub use profile::KernelTime;
 pub(crate) use rows::DeviceRows;
 
 use memory::{Arena, Piece};
+use program::Types;
 
 /// Threads of a block of an element-wise kernel.
 const THREADS: u32 = 256;
 
-/// Most blocks that share out the rows of a reduction. Fixed, for the same sums on any GPU.
+/// The most blocks of a reduction over rows. Fixed, for the same sums on any GPU.
 const REDUCTION_BLOCKS: usize = 396;
 
-/// What a GPU says of itself.
+/// Properties of a GPU, as its driver gives them.
 #[derive(Clone, Debug)]
-pub(crate) struct About {
+pub(crate) struct Properties {
     name: String,
     capability: (i32, i32),
     driver: i32,
@@ -59,11 +60,11 @@ pub(crate) struct About {
 /// One GPU, or a plan of work on it.
 pub(crate) struct Cuda {
     gpu: Arc<Gpu>,
-    precision: CudaPrecision,
+    types: Types,
     arena: Arc<Arena>,
-    /// Whether nothing is computed: memory is handed out by number only, to learn how much is needed.
+    /// Whether nothing is computed: addresses are handed out without memory behind them, to learn how much is needed.
     plans: bool,
-    trouble: Mutex<Option<DeviceError>>,
+    failure: Mutex<Option<DeviceError>>,
     profile: Mutex<Option<Vec<profile::Timed>>>,
 }
 
@@ -71,7 +72,7 @@ pub(crate) struct Cuda {
 struct Gpu {
     context: sys::CUcontext,
     stream: sys::CUstream,
-    about: About,
+    properties: Properties,
     programs: program::Programs,
     blas: gemm::Blas,
     staging: transfer::Staging,
@@ -102,12 +103,12 @@ impl Cuda {
             _ => return Err(missing(format!("there is no GPU {}; this machine has {count}", options.index))),
         };
         let device = result::device::get(index).map_err(driver("the GPU does not answer"))?;
-        let about = about(device).map_err(driver("the GPU does not tell what it is"))?;
-        if about.capability < (8, 0) {
-            let (major, minor) = about.capability;
+        let properties = properties(device).map_err(driver("the GPU's properties cannot be read"))?;
+        if properties.capability < (8, 0) {
+            let (major, minor) = properties.capability;
             return Err(missing(format!(
                 "{} has compute capability {major}.{minor}; 8.0 or newer is needed",
-                about.name
+                properties.name
             )));
         }
         // SAFETY: a valid device; the context is kept for the life of the process.
@@ -119,27 +120,24 @@ impl Cuda {
             .map_err(driver("no stream could be made on the GPU"))?;
         let arena = Arena::new();
         let cache = Some(files::cache_folder().join("kernels"));
-        let programs = program::Programs::new(&about, options.precision == CudaPrecision::F32, cache);
+        let types = match (options.precision, options.residual) {
+            (CudaPrecision::F32, _) => Types::F32,
+            (CudaPrecision::Bf16, ResidualPrecision::F32) => Types::Bf16WithF32Residual,
+            (CudaPrecision::Bf16, ResidualPrecision::Bf16) => Types::Bf16,
+        };
+        let programs = program::Programs::new(&properties, types, cache);
         let blas = gemm::Blas::new(&arena, options.precision).map_err(missing)?;
         let staging = transfer::Staging::new().map_err(driver("no memory for copies to the GPU"))?;
         let slots = pixels::Slots::new().map_err(driver("no stream could be made on the GPU"))?;
-        let precision = options.precision;
-        let gpu = Gpu { context, stream, about, programs, blas, staging, slots };
-        let (trouble, profile) = (Mutex::default(), Mutex::default());
-        Ok(Self { gpu: Arc::new(gpu), precision, arena, plans: false, trouble, profile })
+        let gpu = Gpu { context, stream, properties, programs, blas, staging, slots };
+        let (failure, profile) = (Mutex::default(), Mutex::default());
+        Ok(Self { gpu: Arc::new(gpu), types, arena, plans: false, failure, profile })
     }
 
-    /// The same GPU for a plan: everything that it is asked to do takes memory by number, and nothing else happens.
+    /// The same GPU for a plan: operations take addresses without memory behind them, and nothing is computed.
     pub(crate) fn planner(&self) -> Self {
-        let (trouble, profile) = (Mutex::default(), Mutex::default());
-        Self {
-            gpu: self.gpu.clone(),
-            precision: self.precision,
-            arena: Arena::imagined(),
-            plans: true,
-            trouble,
-            profile,
-        }
+        let (failure, profile) = (Mutex::default(), Mutex::default());
+        Self { gpu: self.gpu.clone(), types: self.types, arena: Arena::for_plan(), plans: true, failure, profile }
     }
 
     /// Takes this much memory of the GPU at once, for the tensors to come.
@@ -149,21 +147,33 @@ impl Cuda {
     }
 
     fn out_of_memory(&self, e: &memory::Exhausted) -> DeviceError {
-        let (free, total) = result::mem_get_info().unwrap_or((0, self.gpu.about.total_bytes));
+        let (free, total) = result::mem_get_info().unwrap_or((0, self.gpu.properties.total_bytes));
         DeviceError::OutOfMemory { wanted: e.wanted, held: e.held, free: free as u64, total: total as u64 }
     }
 
     pub(crate) fn describe(&self) -> String {
-        let bits = if self.precision == CudaPrecision::Bf16 { "bf16" } else { "f32" };
-        let gib = self.gpu.about.total_bytes as f64 / (1u64 << 30) as f64;
-        format!("cuda, {}, {gib:.0} GiB, {bits}", self.gpu.about.name)
+        let bits = match self.types {
+            Types::Bf16 => "bf16",
+            Types::Bf16WithF32Residual => "bf16 with an f32 residual stream",
+            Types::F32 => "f32",
+        };
+        let gib = self.gpu.properties.total_bytes as f64 / (1u64 << 30) as f64;
+        format!("cuda, {}, {gib:.0} GiB, {bits}", self.gpu.properties.name)
     }
 
     /// The type of activations.
     pub(crate) fn dtype(&self) -> DType {
-        match self.precision {
-            CudaPrecision::Bf16 => DType::Bf16,
-            CudaPrecision::F32 => DType::F32,
+        match self.types {
+            Types::Bf16 | Types::Bf16WithF32Residual => DType::Bf16,
+            Types::F32 => DType::F32,
+        }
+    }
+
+    /// The type of the residual stream and its gradient.
+    pub(crate) fn residual_dtype(&self) -> DType {
+        match self.types {
+            Types::Bf16 => DType::Bf16,
+            Types::Bf16WithF32Residual | Types::F32 => DType::F32,
         }
     }
 
@@ -181,7 +191,7 @@ impl Cuda {
 
     /// Dense bf16 matrix products by the data sheet, in GFLOP/s, where it is known.
     pub(crate) fn peak_gflops(&self) -> Option<f64> {
-        let name = &self.gpu.about.name;
+        let name = &self.gpu.properties.name;
         // Cards of the same chip for other slots have other clocks.
         let is = |part: &str| name.contains(part) && !name.contains("PCIe") && !name.contains("NVL");
         if is("H200") || is("H100") {
@@ -203,18 +213,18 @@ impl Cuda {
         }
     }
 
-    fn trouble(&self) -> MutexGuard<'_, Option<DeviceError>> {
-        self.trouble.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn failure(&self) -> MutexGuard<'_, Option<DeviceError>> {
+        self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Whether work still makes sense.
-    fn is_well(&self) -> bool {
-        !self.plans && self.trouble().is_none()
+    /// Whether work is to be queued: not for a plan, and not after a failure.
+    fn is_usable(&self) -> bool {
+        !self.plans && self.failure().is_none()
     }
 
-    /// Keeps the first trouble.
+    /// Keeps the first failure.
     fn fail(&self, error: DeviceError) {
-        self.trouble().get_or_insert(error);
+        self.failure().get_or_insert(error);
     }
 
     fn check(&self, what: &str, done: Result<(), result::DriverError>) {
@@ -223,20 +233,20 @@ impl Cuda {
         }
     }
 
-    /// Waits for all queued work. The trouble, once reported, stays: a GPU that failed is not used again.
+    /// Waits for all queued work. A failure stays after it was reported: the GPU is not used again.
     pub(crate) fn finish(&self) -> Result<(), DeviceError> {
         self.bind();
-        if self.is_well() {
+        if self.is_usable() {
             // SAFETY: our stream.
             let done = unsafe { result::stream::synchronize(self.gpu.stream) };
             self.check("waiting for the GPU", done);
         }
-        self.known_trouble()
+        self.known_failure()
     }
 
-    /// The trouble that is known without waiting.
-    pub(crate) fn known_trouble(&self) -> Result<(), DeviceError> {
-        self.trouble().clone().map_or(Ok(()), Err)
+    /// The failure that is known without waiting.
+    pub(crate) fn known_failure(&self) -> Result<(), DeviceError> {
+        self.failure().clone().map_or(Ok(()), Err)
     }
 
     /// Device memory; after a failure an empty piece that no kernel will touch.
@@ -257,7 +267,7 @@ impl Cuda {
 
     /// The most shared memory that a kernel may ask for, beside a little that it declares.
     fn most_shared(&self) -> usize {
-        (self.gpu.about.most_shared as usize).saturating_sub(1024)
+        (self.gpu.properties.most_shared as usize).saturating_sub(1024)
     }
 
     /// Whether a block may have this much shared memory.
@@ -292,7 +302,7 @@ impl Cuda {
         shared: usize,
         arguments: &[Argument],
     ) {
-        if grid.0 == 0 || grid.1 == 0 || grid.2 == 0 || !self.is_well() {
+        if grid.0 == 0 || grid.1 == 0 || grid.2 == 0 || !self.is_usable() {
             return;
         }
         self.bind();
@@ -359,12 +369,12 @@ pub(crate) struct CudaBuffer {
 }
 
 impl CudaBuffer {
-    /// Where it is; nowhere after a failed allocation.
+    /// Its address; 0 after a failed allocation.
     pub(crate) fn address(&self) -> u64 {
         self.piece.as_ref().map_or(0, Piece::address)
     }
 
-    /// Where it is, to be written: a copy of the old values is of no use any more.
+    /// Its address, for writing: forgets the copy and the sums of the old values.
     pub(crate) fn address_mut(&mut self) -> u64 {
         self.copy = OnceLock::new();
         self.sums = None;
@@ -386,14 +396,14 @@ impl CudaBuffer {
     }
 }
 
-fn about(device: sys::CUdevice) -> Result<About, result::DriverError> {
+fn properties(device: sys::CUdevice) -> Result<Properties, result::DriverError> {
     use sys::CUdevice_attribute_enum as A;
     // SAFETY: a valid device.
     let attribute = |a| unsafe { result::device::get_attribute(device, a) };
     let mut driver = 0;
     // SAFETY: one integer to write.
     unsafe { sys::cuDriverGetVersion(&raw mut driver) }.result()?;
-    Ok(About {
+    Ok(Properties {
         name: result::device::get_name(device)?,
         capability: (
             attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,

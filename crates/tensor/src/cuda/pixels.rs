@@ -14,7 +14,7 @@ use super::memory::{Arena, Piece};
 use super::views::Packed;
 use crate::ops::ViewEdit;
 
-/// Where the edits of views begin behind so many bytes of pixels.
+/// Offset of the edits of views in a slot: behind this many bytes of pixels.
 fn edits_at(pixels: usize) -> usize {
     pixels.next_multiple_of(16)
 }
@@ -81,7 +81,7 @@ impl Drop for UploadedPixels {
         if let Some(slot) = self.slot.take() {
             // SAFETY: the slot's own event; whatever read the slot was queued before.
             if unsafe { result::event::record(slot.read, self.compute) }.is_err() {
-                // The GPU is in trouble, which later work reports; a slot without its event is not used again.
+                // The GPU has failed, which later work reports; a slot without its event is not used again.
                 std::mem::forget(slot);
                 return;
             }
@@ -135,7 +135,7 @@ impl Cuda {
     ) -> UploadedPixels {
         let edits = to_edit.map_or(&[][..], |(_, edits)| edits);
         self.bind();
-        let can_be_sent = self.is_well() && !pixels.is_empty();
+        let can_be_sent = self.is_usable() && !pixels.is_empty();
         let room = UploadedPixels::room(pixels.len(), edits.len());
         let slot = can_be_sent.then(|| self.gpu.slots.take(room).or_else(|| self.new_slot(room))).flatten();
         if let Some(slot) = &slot {

@@ -15,7 +15,7 @@ const STRIPS: &str = include_str!("kernels/attention_strips.cuh");
 
 macro_rules! sources {
     ($($name:ident $(after $shared:ident)?),* $(,)?) => {
-        /// Every kernel file: its name, and its text behind what it shares with others.
+        /// Every kernel file: its name, and the parts of its text, those that it shares with others first.
         const SOURCES: &[(&str, &[&str])] = &[$((
             stringify!($name),
             &[$($shared,)? include_str!(concat!("kernels/", stringify!($name), ".cu"))],
@@ -47,11 +47,25 @@ pub(crate) struct ProgramError {
     reason: String,
 }
 
+/// The element types that kernels are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Types {
+    /// Activations and the residual stream in bf16.
+    Bf16,
+    /// bf16 activations beside an f32 residual stream.
+    Bf16WithF32Residual,
+    /// All in f32.
+    F32,
+}
+
+/// The files whose kernels touch the residual stream.
+const OF_RESIDUAL_STREAM: [&str; 3] = ["layer_norm", "residual", "tokens"];
+
 /// Compiled kernels of one device.
 pub(crate) struct Programs {
     architecture: String,
-    float_activations: bool,
-    /// Where compiled kernels are kept; nowhere if there is no place for it.
+    types: Types,
+    /// The folder of the cache of compiled kernels, where there is one.
     cache: Option<PathBuf>,
     driver: i32,
     /// Bytes of shared memory that a block may have.
@@ -72,13 +86,13 @@ pub(crate) struct Function(pub sys::CUfunction);
 unsafe impl Send for Function {}
 
 impl Programs {
-    pub(crate) fn new(about: &super::About, float_activations: bool, cache: Option<PathBuf>) -> Self {
+    pub(crate) fn new(properties: &super::Properties, types: Types, cache: Option<PathBuf>) -> Self {
         Self {
-            architecture: format!("sm_{}{}", about.capability.0, about.capability.1),
-            float_activations,
+            architecture: format!("sm_{}{}", properties.capability.0, properties.capability.1),
+            types,
             cache,
-            driver: about.driver,
-            most_shared: about.most_shared,
+            driver: properties.driver,
+            most_shared: properties.most_shared,
             loaded: Mutex::default(),
             modules: Mutex::default(),
         }
@@ -126,7 +140,7 @@ impl Programs {
 
     /// The machine code of a file, from the cache or made now.
     fn image(&self, file: &str) -> Result<Vec<u8>, ProgramError> {
-        let options = options(&self.architecture, self.float_activations);
+        let options = options(file, &self.architecture, self.types);
         let source = source(file);
         let key = self.cache.as_ref().map(|folder| {
             let (major, minor) = nvrtc_version();
@@ -148,7 +162,7 @@ impl Programs {
     }
 }
 
-/// FNV-1a: tells texts apart that nobody made to look alike.
+/// FNV-1a, which is enough against accidents; nobody has a reason to forge a kernel of their own cache.
 fn digest(parts: &[&[u8]]) -> u64 {
     parts
         .iter()
@@ -156,7 +170,7 @@ fn digest(parts: &[&[u8]]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// A kept image whose checksum, behind it, is right: the driver trusts what it is given.
+/// A cached image without the checksum behind it; none where that is wrong: the driver does not verify what it loads.
 fn read_whole(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = std::fs::read(path).ok()?;
     let sum = bytes.split_off(bytes.len().checked_sub(8)?);
@@ -168,11 +182,14 @@ fn source(file: &str) -> String {
     format!("{COMMON}\n{}", parts.join("\n"))
 }
 
-fn options(architecture: &str, float_activations: bool) -> Vec<String> {
+fn options(file: &str, architecture: &str, types: Types) -> Vec<String> {
     let mut options =
         vec!["--std=c++17".into(), "-default-device".into(), format!("--gpu-architecture={architecture}")];
-    if float_activations {
-        options.push("-DACT_IS_FLOAT".into());
+    match types {
+        Types::F32 => options.push("-DACT_IS_FLOAT".into()),
+        // Other files are the same in both cases, and are compiled once for both.
+        Types::Bf16WithF32Residual if OF_RESIDUAL_STREAM.contains(&file) => options.push("-DRES_IS_FLOAT".into()),
+        Types::Bf16WithF32Residual | Types::Bf16 => {}
     }
     options
 }
@@ -229,10 +246,10 @@ mod tests {
             return;
         }
         for architecture in ["sm_80", "sm_90"] {
-            for float_activations in [false, true] {
+            for types in [Types::Bf16, Types::Bf16WithF32Residual, Types::F32] {
                 for (file, _) in SOURCES {
-                    let image = compile(file, &source(file), &options(architecture, float_activations));
-                    let image = image.unwrap_or_else(|e| panic!("{architecture}: {e}"));
+                    let image = compile(file, &source(file), &options(file, architecture, types));
+                    let image = image.unwrap_or_else(|e| panic!("{architecture}, {types:?}: {e}"));
                     assert!(image.starts_with(b"\x7fELF"), "{file} for {architecture}: no machine code");
                 }
             }

@@ -8,9 +8,9 @@ use crate::tensor::DType;
 
 /// Maps between the packed and the compact matrix of some [`Rows`], and where segments begin in the compact one.
 pub(crate) struct DeviceRows {
-    /// What was sent for all rows that were made together.
+    /// One upload for all rows that were prepared together.
     _sent: Arc<CudaBuffer>,
-    /// Where in it the beginnings of segments in the compact matrix are, and its end.
+    /// Address in it of the offsets of segments in the compact matrix; its end is the last of them.
     offsets: u64,
     /// Both maps; none where the two matrices are the same.
     maps: Option<(CudaBuffer, CudaBuffer)>,
@@ -69,12 +69,12 @@ impl DeviceRows {
         self.offsets
     }
 
-    /// The packed row of each compact one; null for the same.
+    /// The packed row of each compact one; null for the identity.
     pub(crate) fn source_of(&self) -> u64 {
         self.maps.as_ref().map_or(0, |(source_of, _)| source_of.address())
     }
 
-    /// The compact row of each packed one, or -1; null for the same.
+    /// The compact row of each packed one, or -1; null for the identity.
     pub(crate) fn compact_of(&self) -> u64 {
         self.maps.as_ref().map_or(0, |(_, compact_of)| compact_of.address())
     }

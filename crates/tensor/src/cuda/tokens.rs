@@ -83,7 +83,7 @@ pub(crate) fn assemble(
     position: &Tensor,
     x: &mut Tensor,
 ) {
-    let (dim, size) = (class.len(), x.dtype().size());
+    let dim = class.len();
     let learnt = position.len() / dim - 1;
     let (mut from, mut to) = (patches.cuda_address(), x.cuda_address_mut());
     for (count, grid) in layout.groups() {
@@ -106,8 +106,8 @@ pub(crate) fn assemble(
         ];
         let (kernel, width) = if dim.is_multiple_of(8) { ("assemble_by_8", 8) } else { ("assemble_by_1", 1) };
         cuda.launch_flat(("tokens", kernel), count * (cells + 1) * dim / width, &arguments);
-        from += (count * cells * dim * size) as u64;
-        to += (count * (cells + 1) * dim * size) as u64;
+        from += (count * cells * dim * patches.dtype().size()) as u64;
+        to += (count * (cells + 1) * dim * x.dtype().size()) as u64;
     }
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn assemble_backward(
     dx: &Tensor,
     [d_patches, d_class, d_position]: [&mut Tensor; 3],
 ) {
-    let (dim, size) = (d_class.len(), dx.dtype().size());
+    let dim = d_class.len();
     let learnt = d_position.len() / dim - 1;
     let (mut from, mut to) = (dx.cuda_address(), d_patches.cuda_address_mut());
     for (count, grid) in layout.groups() {
@@ -144,7 +144,7 @@ pub(crate) fn assemble_backward(
             d_position.cuda_address_mut(),
         ];
         cuda.launch_flat(("tokens", "add_place_gradients"), (learnt + 1) * dim, &arguments);
-        from += (count * (cells + 1) * dim * size) as u64;
-        to += (count * cells * dim * size) as u64;
+        from += (count * (cells + 1) * dim * dx.dtype().size()) as u64;
+        to += (count * cells * dim * d_patches.dtype().size()) as u64;
     }
 }

@@ -37,7 +37,7 @@ impl Staging {
 impl Cuda {
     /// Queues a copy of host values into device memory, which must be large enough.
     pub(crate) fn upload<T: bytemuck::NoUninit>(&self, address: u64, values: &[T]) {
-        if values.is_empty() || address == 0 || !self.is_well() {
+        if values.is_empty() || address == 0 || !self.is_usable() {
             return;
         }
         self.bind();
@@ -74,7 +74,7 @@ impl Cuda {
     /// Waits for all queued work and copies values to the host; zeros where the device has failed.
     pub(crate) fn download<T: bytemuck::Pod>(&self, address: u64, count: usize) -> Vec<T> {
         let mut values = vec![T::zeroed(); count];
-        if count == 0 || address == 0 || !self.is_well() {
+        if count == 0 || address == 0 || !self.is_usable() {
             return values;
         }
         self.bind();
@@ -89,7 +89,7 @@ impl Cuda {
 
     /// Queues a copy inside the device.
     pub(crate) fn copy(&self, to: u64, from: u64, bytes: usize) {
-        if bytes == 0 || to == 0 || from == 0 || !self.is_well() {
+        if bytes == 0 || to == 0 || from == 0 || !self.is_usable() {
             return;
         }
         self.bind();

@@ -58,7 +58,7 @@ pub(crate) fn can_edit(height: usize, width: usize, channels: usize) -> bool {
     channels == 3 && height.max(width) <= MOST_SIDE
 }
 
-/// The largest power of two up to `most` of which each takes `bytes` of shared memory.
+/// How many rows or columns of `bytes` each fit into shared memory: `most`, halved until they do.
 fn fitting(most: usize, bytes: usize) -> usize {
     let mut count = most;
     while count > 1 && count * bytes > SHARED {

@@ -10,7 +10,7 @@ use crate::tensor::Tensor;
 pub struct Attended {
     /// [queries, dim], heads side by side.
     pub out: Tensor,
-    /// Log of the sum of exponentials of each query's scores, [queries, heads]: the weights are made again from it.
+    /// Log of the sum of exponentials of each query's scores, [queries, heads]: the weights are recomputed from it.
     lse: Tensor,
 }
 

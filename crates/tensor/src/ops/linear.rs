@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::cpu::{Real, linear as cpu, on_device};
 use crate::cuda::linear as gpu;
+use crate::ops::residual::assert_stream;
 use crate::rows::Rows;
 use crate::tensor::Tensor;
 
@@ -58,7 +59,7 @@ pub fn linear(x: &Tensor, affine: &Affine<'_>) -> Tensor {
 }
 
 /// What the derivative of a GELU needs: what it was applied to, and for the gradient of the weights that read it, its
-/// result. A GPU makes the result again from the former, which costs it less than the memory.
+/// result. A GPU recomputes the result from the former, which costs it less than the memory.
 #[derive(Debug)]
 pub struct GeluSaved {
     pre: Tensor,
@@ -135,9 +136,10 @@ pub(super) fn residual_output<'a>(
     x: &Tensor,
     affine: &Affine<'a>,
 ) -> (Tensor, &'a Tensor) {
+    assert_stream(stream);
     assert_eq!((stream.rows(), x.rows()), (rows.source_rows(), rows.count()), "rows of a residual branch");
     assert_eq!(stream.columns(), affine.outputs.len(), "a branch is as wide as its stream");
-    (stream.device().empty(stream.shape()), affine.bias.expect("a residual projection has a bias"))
+    (stream.device().empty_residual(stream.shape()), affine.bias.expect("a residual projection has a bias"))
 }
 
 /// `dy W`: the gradient of the layer's input.
@@ -157,7 +159,7 @@ pub fn linear_backward_through_gelu(dy: &Tensor, affine: &Affine<'_>, saved: Gel
     let GeluSaved { mut pre, bias, activated } = saved;
     on_device!(dy, T => backward_input::<T>(dy, affine, Some(&pre), &mut d_pre), cuda => {
         gpu::backward_input(cuda, dy, affine.on_gpu(), &mut d_pre);
-        gpu::gelu_backward_and_again(cuda, &mut pre, bias.as_ref(), &mut d_pre);
+        gpu::gelu_backward(cuda, &mut pre, bias.as_ref(), &mut d_pre);
     });
     let activated = match activated {
         Some(activated) => activated,

@@ -21,14 +21,14 @@ pub use linear::{
     linear_gelu, linear_gelu_only, linear_residual,
 };
 pub use norm::{
-    BatchStatistics, Norm, RowStatistics, batch_norm, batch_norm_backward, gelu, gelu_backward, l2_normalize,
-    l2_normalize_backward, layer_norm, layer_norm_backward, linear_residual_norm,
+    BatchStatistics, Norm, RowStatistics, batch_norm, batch_norm_backward, gelu, l2_normalize, l2_normalize_backward,
+    layer_norm, layer_norm_backward, linear_residual_norm,
 };
 pub use optimizer::{AdamW, ParameterUpdate, Teacher, adamw_and_average, clear, squared_norms};
 pub use prototypes::{
     Logits, add_scaled, add_shift_gradient, column_mean, column_sums, cross_entropy, log_mean_softmax, move_towards,
     prototype_logits, prototype_logits_backward, row_summaries, softmax, vmf_log_normalizer,
 };
-pub use residual::{gather, scatter_add};
+pub use residual::{branch_gradient, gather, scatter_add};
 pub use tokens::{Grid, PixelData, Pixels, TokenLayout, assemble_tokens, assemble_tokens_backward, patchify};
 pub use views::{BoxBlur, ColorStep, ViewEdit};

@@ -5,17 +5,19 @@ use rayon::prelude::*;
 use crate::cpu::{batch_norm as cpu_batch, layer_norm as cpu_layer, normalize as cpu_l2, on_device};
 use crate::cuda::{linear as gpu_linear, norm as gpu};
 use crate::ops::linear::{Affine, linear_residual, residual_output};
+use crate::ops::residual::assert_stream;
 use crate::rows::Rows;
 use crate::tensor::Tensor;
 
-/// What the derivative needs besides the input: mean and reciprocal deviation of each normalised row.
+/// What the derivative needs besides the input: mean and reciprocal standard deviation of each
+/// normalised row.
 #[derive(Debug)]
 pub struct RowStatistics {
     mean: Tensor,
     rstd: Tensor,
 }
 
-/// A LayerNorm of some rows.
+/// A LayerNorm of some rows of the residual stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Norm<'a> {
     /// The rows.
@@ -30,6 +32,7 @@ pub struct Norm<'a> {
 
 impl Norm<'_> {
     fn results(&self, x: &Tensor) -> (Tensor, RowStatistics) {
+        assert_stream(x);
         assert_eq!((x.rows(), x.columns()), (self.rows.source_rows(), self.weight.len()), "input of LayerNorm");
         let (device, count) = (x.device(), self.rows.count());
         let (mean, rstd) = (device.empty_exact(&[count]), device.empty_exact(&[count]));
@@ -37,7 +40,7 @@ impl Norm<'_> {
     }
 }
 
-/// LayerNorm; the result is compact.
+/// LayerNorm; the result is compact, and of the type of activations.
 pub fn layer_norm(x: &Tensor, norm: &Norm<'_>) -> (Tensor, RowStatistics) {
     let (mut y, mut statistics) = norm.results(x);
     let RowStatistics { mean, rstd } = &mut statistics;
@@ -80,6 +83,8 @@ pub fn layer_norm_backward(
     d_weight: &mut Tensor,
     d_bias: &mut Tensor,
 ) {
+    assert_stream(x);
+    assert_stream(dx);
     assert_eq!((x.len(), dy.rows()), (dx.len(), rows.count()), "gradients of LayerNorm");
     let RowStatistics { mean, rstd } = statistics;
     on_device!(x, T => cpu_layer::backward(
@@ -161,18 +166,4 @@ pub fn gelu(x: &Tensor) -> Tensor {
         });
     }, cuda => gpu_linear::gelu(cuda, x, None, &mut y));
     y
-}
-
-/// Multiplies `dy` by gelu'(x) in place.
-pub fn gelu_backward(x: &Tensor, dy: &mut Tensor) {
-    on_device!(x, T => {
-        let (x_all, dy_all) = (T::slice(x), T::slice_mut(dy));
-        x.device().as_cpu().install(|| {
-            let n = crate::cpu::ELEMENTS_PER_TASK;
-            dy_all
-                .par_chunks_mut(n)
-                .zip(x_all.par_chunks(n))
-                .for_each(|(dy, x)| crate::cpu::gelu::multiply_by_derivative(dy, x));
-        });
-    }, cuda => gpu_linear::gelu_backward(cuda, x, dy));
 }

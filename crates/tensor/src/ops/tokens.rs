@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::cpu::{on_device, patchify as cpu_patchify, tokens as cpu};
 use crate::cuda::{UploadedPixels, tokens as gpu};
 use crate::device::Device;
+use crate::ops::residual::assert_stream;
 use crate::rows::Rows;
 use crate::tensor::Tensor;
 
@@ -201,11 +202,11 @@ impl TokenLayout {
     }
 }
 
-/// Packed tokens [tokens, dim] from patch embeddings [patches, dim], the class token and the position embeddings
-/// (1 + learnt grid rows of dim).
+/// Packed tokens [tokens, dim], with which the residual stream begins, from patch embeddings [patches, dim], the class token
+/// and the position embeddings (1 + learnt grid rows of dim).
 pub fn assemble_tokens(layout: &TokenLayout, patches: &Tensor, class: &Tensor, position: &Tensor) -> Tensor {
     let dim = class.len();
-    let mut x = patches.device().empty(&[layout.rows().count(), dim]);
+    let mut x = patches.device().empty_residual(&[layout.rows().count(), dim]);
     on_device!(patches, T => cpu::assemble(
         patches.device().as_cpu(), layout, T::slice(patches), T::slice(class), T::slice(position), T::slice_mut(&mut x),
     ), cuda => gpu::assemble(cuda, layout, patches, class, position, &mut x));
@@ -219,6 +220,7 @@ pub fn assemble_tokens_backward(
     d_class: &mut Tensor,
     d_position: &mut Tensor,
 ) -> Tensor {
+    assert_stream(dx);
     let dim = d_class.len();
     let rows = layout.rows();
     let mut d_patches = dx.device().empty(&[rows.count() - rows.segments(), dim]);

@@ -1,9 +1,9 @@
 //! The layers of a transformer block and of a head.
 
-use tensor::ops::{Affine, Norm};
+use tensor::ops::{Affine, GeluSaved, Norm};
 use tensor::{Device, Rows, Tensor, ops};
 
-use crate::{Operation, Outputs, exact, normal, values};
+use crate::{Operation, Outputs, exact, normal, stream, values};
 
 pub(crate) fn operations() -> Vec<Operation> {
     vec![
@@ -17,6 +17,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         Operation { name: "layer norm of other widths", tolerance: 1e-6, run: other_layer_norm },
         Operation { name: "batch norm", tolerance: 2e-6, run: batch_norm },
         Operation { name: "gelu", tolerance: 5e-7, run: gelu },
+        Operation { name: "gelu's derivative", tolerance: 2e-6, run: gelu_backward },
         Operation { name: "l2 normalize", tolerance: 5e-7, run: l2_normalize },
         Operation { name: "attention", tolerance: 2e-6, run: attention },
         Operation { name: "attention of other shapes", tolerance: 2e-6, run: other_attention },
@@ -26,18 +27,18 @@ pub(crate) fn operations() -> Vec<Operation> {
 }
 
 /// Segments as a batch of crops has them: 31 of three lengths, 1500 rows in all.
-fn segments() -> Rows {
+pub(crate) fn segments() -> Rows {
     Rows::all((0..30).map(|i| if i < 6 { 101 } else { 37 }).chain([6]))
 }
 
 /// The same with some left out, as drop path does.
-fn kept() -> Rows {
+pub(crate) fn kept() -> Rows {
     let flags: Vec<bool> = (0..segments().segments()).map(|i| i % 4 != 1).collect();
     segments().keep(&flags)
 }
 
 /// A weight whose products keep the size of their input; scaled by a power of two, so that it stays exact.
-fn weight(d: &Device, seed: u64, outputs: usize, inputs: usize) -> Tensor {
+pub(crate) fn weight(d: &Device, seed: u64, outputs: usize, inputs: usize) -> Tensor {
     let scale = 1.0 / (inputs as f64).sqrt().log2().round().exp2();
     let values: Vec<f64> = values(seed, &[outputs, inputs]).iter().map(|w| w * scale).collect();
     d.exact_from_f64(&[outputs, inputs], &values)
@@ -103,13 +104,23 @@ fn mlp(d: &Device) -> Outputs {
 
 fn residual(d: &Device) -> Outputs {
     let rows = kept();
-    let (stream, x) = (normal(d, 1, &[1500, 96]), normal(d, 2, &[rows.count(), 64]));
+    let (stream, x) = (stream(d, 1, &[1500, 96]), normal(d, 2, &[rows.count(), 64]));
     let (w, b) = (weight(d, 3, 96, 64), exact(d, 4, &[96]));
     let y = ops::linear_residual(&stream, &rows, 1.25, &x, &Affine::new(&w, &b));
     let gathered = ops::gather(&y, &rows, 0.8);
     let mut scattered = stream.duplicate();
     ops::scatter_add(&gathered, &rows, 0.3, &mut scattered);
-    vec![("y", y.to_f64()), ("gathered", gathered.to_f64()), ("scattered", scattered.to_f64())]
+    // Activations have their own kernels where the stream is of another type.
+    let mut activations = normal(d, 5, &[1500, 96]);
+    let compact = ops::gather(&activations, &rows, 0.8);
+    ops::scatter_add(&compact, &rows, 0.3, &mut activations);
+    vec![
+        ("y", y.to_f64()),
+        ("gathered", gathered.to_f64()),
+        ("scattered", scattered.to_f64()),
+        ("gathered activations", compact.to_f64()),
+        ("scattered activations", activations.to_f64()),
+    ]
 }
 
 /// Rows of several kinds that are made ready together, some of them twice.
@@ -120,7 +131,7 @@ fn prepared_rows(d: &Device) -> Outputs {
     d.prepare_rows(&[]);
     let mut outputs = Vec::new();
     for rows in &prepared {
-        let x = normal(d, 1, &[rows.source_rows(), 24]);
+        let x = stream(d, 1, &[rows.source_rows(), 24]);
         let gathered = ops::gather(&x, rows, 0.8);
         let branch = normal(d, 2, &[rows.count(), 24]);
         let (w, b) = (weight(d, 3, 24, 24), exact(d, 4, &[24]));
@@ -148,13 +159,13 @@ fn residual_norm(d: &Device) -> Outputs {
         (kept(), 1.25, &last, 30),
         (kept(), 1.25, &last, 1028),
     ] {
-        let (stream, x) = (normal(d, 1, &[1500, dim]), normal(d, 2, &[taken.count(), 64]));
+        let (stream, x) = (stream(d, 1, &[1500, dim]), normal(d, 2, &[taken.count(), 64]));
         let (w, b) = (weight(d, 3, dim, 64), exact(d, 4, &[dim]));
         let (weight, bias) = (exact(d, 5, &[dim]), exact(d, 6, &[dim]));
         let norm = Norm { rows: normed, weight: &weight, bias: &bias, epsilon: 1e-6 };
         let (out, y, statistics) = ops::linear_residual_norm(&stream, &taken, scale, &x, &Affine::new(&w, &b), &norm);
         let dy = normal(d, 7, &[normed.count(), dim]);
-        let (mut dx, mut dw, mut db) = (d.zeros(&[1500, dim]), d.zeros_exact(&[dim]), d.zeros_exact(&[dim]));
+        let (mut dx, mut dw, mut db) = (stream.zeros_like(), d.zeros_exact(&[dim]), d.zeros_exact(&[dim]));
         ops::layer_norm_backward(&out, normed, &statistics, &weight, &dy, &mut dx, &mut dw, &mut db);
         outputs.extend([("out", out.to_f64()), ("y", y.to_f64()), ("dx", dx.to_f64()), ("dw", dw.to_f64())]);
     }
@@ -178,10 +189,10 @@ fn other_layer_norm(d: &Device) -> Outputs {
 }
 
 fn layer_norm_of(d: &Device, rows: &Rows, dim: usize, names: [&'static str; 4]) -> Outputs {
-    let (x, w, b) = (normal(d, 1, &[1500, dim]), exact(d, 2, &[dim]), exact(d, 3, &[dim]));
+    let (x, w, b) = (stream(d, 1, &[1500, dim]), exact(d, 2, &[dim]), exact(d, 3, &[dim]));
     let dy = normal(d, 4, &[rows.count(), dim]);
     let (y, statistics) = ops::layer_norm(&x, &Norm { rows, weight: &w, bias: &b, epsilon: 1e-6 });
-    let (mut dx, mut dw, mut db) = (normal(d, 5, &[1500, dim]), d.zeros_exact(&[dim]), d.zeros_exact(&[dim]));
+    let (mut dx, mut dw, mut db) = (stream(d, 5, &[1500, dim]), d.zeros_exact(&[dim]), d.zeros_exact(&[dim]));
     ops::layer_norm_backward(&x, rows, &statistics, &w, &dy, &mut dx, &mut dw, &mut db);
     names.into_iter().zip([y, dx, dw, db].map(|t| t.to_f64())).collect()
 }
@@ -203,10 +214,19 @@ fn batch_norm(d: &Device) -> Outputs {
 }
 
 fn gelu(d: &Device) -> Outputs {
-    let (x, mut dy) = (normal(d, 1, &[1500, 130]), normal(d, 2, &[1500, 130]));
-    let y = ops::gelu(&x);
-    ops::gelu_backward(&x, &mut dy);
-    vec![("y", y.to_f64()), ("dx", dy.to_f64())]
+    [130, 96].map(|dim| ("y", ops::gelu(&normal(d, 1, &[1500, dim])).to_f64())).into()
+}
+
+/// Of pre-activations that were made apart, with and without a width that vectors fit.
+fn gelu_backward(d: &Device) -> Outputs {
+    let mut outputs = Vec::new();
+    for dim in [130, 96] {
+        let (w, b, dy) = (weight(d, 2, 40, dim), exact(d, 3, &[40]), normal(d, 4, &[1500, 40]));
+        let saved = GeluSaved::new(normal(d, 1, &[1500, dim]));
+        let (d_pre, activated) = ops::linear_backward_through_gelu(&dy, &Affine::new(&w, &b), saved);
+        outputs.extend([("d_pre", d_pre.to_f64()), ("activated", activated.to_f64())]);
+    }
+    outputs
 }
 
 fn l2_normalize(d: &Device) -> Outputs {

@@ -6,10 +6,11 @@
 mod layers;
 mod losses;
 mod optimizer;
+mod stream;
 mod tokens;
 
 use random::{Key, Purpose};
-use tensor::{CpuOptions, CudaOptions, CudaPrecision, Device, Precision, Tensor};
+use tensor::{CpuOptions, CudaOptions, CudaPrecision, Device, Precision, ResidualPrecision, Tensor};
 
 /// What an operation gave, by name.
 type Outputs = Vec<(&'static str, Vec<f64>)>;
@@ -24,7 +25,8 @@ struct Operation {
 }
 
 fn operations() -> Vec<Operation> {
-    [layers::operations(), tokens::operations(), losses::operations(), optimizer::operations()].concat()
+    let groups = [layers::operations(), stream::operations(), tokens::operations()];
+    [groups.concat(), losses::operations(), optimizer::operations()].concat()
 }
 
 /// Standard normal values, the same on every device: they are exact in bfloat16.
@@ -37,6 +39,11 @@ fn values(seed: u64, shape: &[usize]) -> Vec<f64> {
 /// Activations.
 fn normal(device: &Device, seed: u64, shape: &[usize]) -> Tensor {
     device.from_f64(shape, &values(seed, shape))
+}
+
+/// The residual stream, or its gradient.
+fn stream(device: &Device, seed: u64, shape: &[usize]) -> Tensor {
+    device.residual_from_f64(shape, &values(seed, shape))
 }
 
 /// Parameters, statistics or losses.
@@ -57,12 +64,12 @@ fn run(operation: &Operation, device: &Device) -> Outputs {
     outputs
 }
 
-/// Runs every operation on a device and in double precision on the host; `looser` multiplies the tolerances, and
-/// `rounding` is what rounding a result to the device's type may cost.
+/// Runs operations on a device and in double precision on the host; `looser` multiplies the tolerances, and `rounding` is
+/// what rounding a result to the device's type may cost.
 #[track_caller]
-fn follows_double_precision(device: &Device, looser: f64, rounding: f64) {
+fn follow_double_precision(operations: Vec<Operation>, device: &Device, looser: f64, rounding: f64) {
     let reference = cpu(2, Precision::F64);
-    for operation in operations() {
+    for operation in operations {
         let (got, want) = (run(&operation, device), run(&operation, &reference));
         for ((output, got), (_, want)) in got.iter().zip(&want) {
             assert_eq!(got.len(), want.len(), "{}: {output}", operation.name);
@@ -93,36 +100,49 @@ fn threads_do_not_change_a_bit() {
 
 #[test]
 fn single_precision_follows_double_precision() {
-    follows_double_precision(&cpu(2, Precision::F32), 1.0, 0.0);
+    follow_double_precision(operations(), &cpu(2, Precision::F32), 1.0, 0.0);
 }
 
 /// The GPU, where one is to be tested.
-fn gpu(precision: CudaPrecision) -> Option<Device> {
+fn gpu(precision: CudaPrecision, residual: ResidualPrecision) -> Option<Device> {
     if std::env::var_os("DINO_VMF_TEST_GPU").is_none() {
         eprintln!("skipped: DINO_VMF_TEST_GPU is not set");
         return None;
     }
-    Some(Device::cuda(CudaOptions { index: 0, precision }).unwrap())
+    Some(Device::cuda(CudaOptions { index: 0, precision, residual }).unwrap())
 }
 
 #[test]
 fn a_gpu_in_single_precision_follows_double_precision() {
-    if let Some(device) = gpu(CudaPrecision::F32) {
-        follows_double_precision(&device, 4.0, 0.0);
+    if let Some(device) = gpu(CudaPrecision::F32, ResidualPrecision::Bf16) {
+        follow_double_precision(operations(), &device, 4.0, 0.0);
     }
 }
 
 #[test]
 fn a_gpu_in_bfloat16_follows_double_precision() {
-    if let Some(device) = gpu(CudaPrecision::Bf16) {
-        follows_double_precision(&device, 1024.0, 1.0 / 256.0);
+    if let Some(device) = gpu(CudaPrecision::Bf16, ResidualPrecision::Bf16) {
+        follow_double_precision(operations(), &device, 1024.0, 1.0 / 256.0);
+    }
+}
+
+#[test]
+fn a_gpu_in_bfloat16_with_a_stream_in_single_precision_follows_double_precision() {
+    if let Some(device) = gpu(CudaPrecision::Bf16, ResidualPrecision::F32) {
+        follow_double_precision(operations(), &device, 1024.0, 1.0 / 256.0);
+        // What stays on the stream is held to what a GPU in single precision is held to.
+        follow_double_precision(stream::operations(), &device, 4.0, 0.0);
     }
 }
 
 #[test]
 fn a_gpu_gives_the_same_bits_twice() {
-    for precision in [CudaPrecision::F32, CudaPrecision::Bf16] {
-        let Some(device) = gpu(precision) else { return };
+    for (precision, residual) in [
+        (CudaPrecision::F32, ResidualPrecision::F32),
+        (CudaPrecision::Bf16, ResidualPrecision::Bf16),
+        (CudaPrecision::Bf16, ResidualPrecision::F32),
+    ] {
+        let Some(device) = gpu(precision, residual) else { return };
         for operation in operations() {
             let (first, second) = (run(&operation, &device), run(&operation, &device));
             for ((output, a), (_, b)) in first.iter().zip(&second) {

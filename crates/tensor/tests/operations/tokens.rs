@@ -3,7 +3,7 @@
 use tensor::ops::{Grid, PixelData, Pixels, TokenLayout};
 use tensor::{Device, ops};
 
-use crate::{Operation, Outputs, exact, normal, values};
+use crate::{Operation, Outputs, exact, normal, stream, values};
 
 pub(crate) fn operations() -> Vec<Operation> {
     vec![
@@ -44,7 +44,7 @@ fn assemble_of(d: &Device, dim: usize) -> Outputs {
     let patches = normal(d, 1, &[rows.count() - rows.segments(), dim]);
     let (class, position) = (exact(d, 2, &[1, 1, dim]), exact(d, 3, &[1, 197, dim]));
     let x = ops::assemble_tokens(&layout, &patches, &class, &position);
-    let dx = normal(d, 4, &[rows.count(), dim]);
+    let dx = stream(d, 4, &[rows.count(), dim]);
     let (mut d_class, mut d_position) = (d.zeros_exact(&[1, 1, dim]), d.zeros_exact(&[1, 197, dim]));
     let d_patches = ops::assemble_tokens_backward(&layout, &dx, &mut d_class, &mut d_position);
     vec![

@@ -1,24 +1,24 @@
 //! Which of cuBLASLt's algorithms a product takes.
 //!
-//! cuBLASLt's favourite for a shape, unless another one gives the very same bits in less time. Timings never agree twice,
-//! so they may have a say in the speed of a run and none in its numbers. The products of a training step are known from
-//! its plan and timed before the first step, on noise; those of somewhat fewer rows take the same choice, everything else
-//! takes the favourite.
+//! The first choice of cuBLASLt's heuristic for a shape, unless another algorithm gives the very same bits in less time:
+//! timings differ from run to run, so they may change the speed of a run and must not change its numbers. The products of a
+//! training step are known from its plan and timed before the first step, on noise; those of somewhat fewer rows take the
+//! same choice, everything else takes the heuristic's.
 
 use std::collections::HashMap;
-use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::cublaslt::{result, sys};
 use cudarc::driver;
 
-use super::{Blas, Descriptors, Key, Operands, WORKSPACE};
+use super::descriptors::{Descriptors, Preference};
+use super::{Blas, Key, Operands};
 use crate::cuda::{Cuda, arguments};
 
 pub(super) type Algorithm = sys::cublasLtMatmulAlgo_t;
 
-/// How many algorithms are asked for and timed.
-const OFFERS: usize = 12;
+/// How many algorithms the heuristic is asked for, to be timed.
+const CANDIDATES: usize = 12;
 
 /// Timed runs of each, after one that is not timed.
 const RUNS: u32 = 4;
@@ -30,16 +30,16 @@ const LEAST_WORK: u64 = 1 << 28;
 /// tell one order of summation from another.
 const LEAST_RESULT: (u64, u64) = (1 << 12, 1 << 19);
 
-/// What a product takes, and what gives the same bits in its place should it refuse.
+/// The algorithm of a product, and the heuristic's, which gives the same bits where cuBLASLt refuses the former.
 #[derive(Clone, Copy)]
 pub(super) struct Choice {
     pub fastest: Algorithm,
-    pub favourite: Algorithm,
+    pub heuristic: Algorithm,
 }
 
 impl Choice {
-    fn only(favourite: Algorithm) -> Self {
-        Self { fastest: favourite, favourite }
+    fn only(heuristic: Algorithm) -> Self {
+        Self { fastest: heuristic, heuristic }
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Choices {
 struct State {
     /// Those of plans, in the order in which they were met.
     planned: Vec<Key>,
-    /// By class.
+    /// The choice of each class of shapes.
     chosen: HashMap<Key, Choice>,
     /// What is taken instead by shapes that refused what their class takes.
     refused: HashMap<Key, Choice>,
@@ -82,15 +82,15 @@ impl Choices {
         let like = state.planned.iter().filter(|planned| planned.covers(&class)).min_by_key(|planned| planned.rows());
         let choice = match like.and_then(|planned| state.chosen.get(planned)) {
             Some(&known) => known,
-            None => Choice::only(favourite(blas, &class)?),
+            None => Choice::only(heuristic(blas, &class)?),
         };
         state.chosen.insert(class, choice);
         Ok(choice)
     }
 
     /// Remembers for this very shape that what its class takes was refused.
-    pub(super) fn replace(&self, key: &Key, favourite: Algorithm) {
-        self.lock().refused.insert(*key, Choice::only(favourite));
+    pub(super) fn replace(&self, key: &Key, heuristic: Algorithm) {
+        self.lock().refused.insert(*key, Choice::only(heuristic));
     }
 }
 
@@ -123,7 +123,12 @@ impl Key {
     }
 
     fn result_bytes(&self, operand: u64) -> u64 {
-        self.m * self.n * if self.exact_result { 4 } else { operand }
+        self.n * self.bias_bytes(operand)
+    }
+
+    /// A bias has the type of the result.
+    fn bias_bytes(&self, operand: u64) -> u64 {
+        self.m * if self.exact_result { 4 } else { operand }
     }
 
     fn is_worth_timing(&self) -> bool {
@@ -132,56 +137,32 @@ impl Key {
     }
 }
 
-/// The first that cuBLASLt's own heuristic names.
-pub(super) fn favourite(blas: &Blas, key: &Key) -> Result<Algorithm, result::CublasError> {
+/// The first choice of cuBLASLt's heuristic.
+pub(super) fn heuristic(blas: &Blas, key: &Key) -> Result<Algorithm, result::CublasError> {
     let unsupported = result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
-    offered(blas, key, 1)?.first().copied().ok_or(unsupported)
+    candidates(blas, key, 1)?.first().copied().ok_or(unsupported)
 }
 
-/// Algorithms for a shape, cuBLASLt's favourite first.
-fn offered(blas: &Blas, key: &Key, most: usize) -> Result<Vec<Algorithm>, result::CublasError> {
+/// Algorithms for a shape in the order of cuBLASLt's heuristic.
+fn candidates(blas: &Blas, key: &Key, most: usize) -> Result<Vec<Algorithm>, result::CublasError> {
     let d = Descriptors::new(blas, key, None)?;
-    let preference = result::create_matmul_pref()?;
-    let [a, b, c] = d.layouts;
+    let preference = Preference::new(key)?;
+    let [a, b, c] = d.layouts();
     // SAFETY: plain numbers and arrays of numbers, for which zero is a value.
-    let mut offers: Vec<sys::cublasLtMatmulHeuristicResult_t> = vec![unsafe { std::mem::zeroed() }; most];
+    let mut candidates: Vec<sys::cublasLtMatmulHeuristicResult_t> = vec![unsafe { std::mem::zeroed() }; most];
     let mut count = 0;
-    let found = prefer(preference, key).and_then(|()| {
-        let (to, most) = (offers.as_mut_ptr(), most as i32);
-        // SAFETY: all descriptors are alive; there is room for as many results as are asked for.
-        unsafe {
-            let handle = blas.handle;
-            sys::cublasLtMatmulAlgoGetHeuristic(handle, d.product, a, b, c, c, preference, most, to, &raw mut count)
-        }
-        .result()
-    });
-    // SAFETY: not used after this.
-    let _ = unsafe { result::destroy_matmul_pref(preference) };
-    found?;
-    offers.truncate(count.max(0) as usize);
-    Ok(offers.into_iter().filter(|o| o.state.result().is_ok()).map(|o| o.algo).collect())
-}
-
-fn prefer(preference: sys::cublasLtMatmulPreference_t, key: &Key) -> Result<(), result::CublasError> {
-    use sys::cublasLtMatmulPreferenceAttributes_t as P;
-    let set = |attribute, value: *const c_void, size| {
-        // SAFETY: the preference is alive; the value has the size that is named.
-        unsafe { result::set_matmul_pref_attribute(preference, attribute, value, size) }
-    };
-    let workspace = WORKSPACE;
-    set(P::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, (&raw const workspace).cast(), size_of_val(&workspace))?;
-    for attribute in [
-        P::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-        P::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        P::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-        P::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
-    ] {
-        set(attribute, (&raw const key.alignment).cast(), size_of_val(&key.alignment))?;
+    let (to, most, preference) = (candidates.as_mut_ptr(), most as i32, preference.raw());
+    // SAFETY: all descriptors are alive; there is room for as many results as are asked for.
+    unsafe {
+        let handle = blas.handle;
+        sys::cublasLtMatmulAlgoGetHeuristic(handle, d.product(), a, b, c, c, preference, most, to, &raw mut count)
     }
-    Ok(())
+    .result()?;
+    candidates.truncate(count.max(0) as usize);
+    Ok(candidates.into_iter().filter(|o| o.state.result().is_ok()).map(|o| o.algo).collect())
 }
 
-/// Memory of the driver's for as long as products are timed.
+/// Device memory, freed when the timing is done.
 struct Scratch(Vec<u64>);
 
 impl Scratch {
@@ -204,40 +185,38 @@ impl Drop for Scratch {
     }
 }
 
-/// A start and an end on a stream.
-struct Watch([driver::sys::CUevent; 2]);
+/// A CUDA event, for timing.
+struct Event(driver::sys::CUevent);
 
-impl Watch {
+impl Event {
     fn new() -> Option<Self> {
-        let event = || driver::result::event::create(driver::sys::CUevent_flags::CU_EVENT_DEFAULT).ok();
-        Some(Self([event()?, event()?]))
+        driver::result::event::create(driver::sys::CUevent_flags::CU_EVENT_DEFAULT).ok().map(Self)
     }
 }
 
-impl Drop for Watch {
+impl Drop for Event {
     fn drop(&mut self) {
-        for event in self.0 {
-            // SAFETY: made above and not used after this.
-            let _ = unsafe { driver::result::event::destroy(event) };
-        }
+        // SAFETY: made above and not used after this.
+        let _ = unsafe { driver::result::event::destroy(self.0) };
     }
 }
 
-/// What products are timed on.
+/// What timing a product needs.
 struct Bench {
     operands: Operands,
-    /// The favourite's result.
+    /// The result of the heuristic's algorithm.
     expected: u64,
     /// A word that is not zero after a comparison that found a difference.
     differs: u64,
-    watch: Watch,
+    start: Event,
+    end: Event,
 }
 
 impl Cuda {
-    /// Times the products that plans have met, and keeps for each the fastest algorithm that gives the favourite's bits.
-    /// Where memory does not suffice or anything fails, the favourite stays.
+    /// Times the products that plans have met, and keeps for each the fastest algorithm that gives the heuristic's bits.
+    /// Where memory does not suffice or anything fails, the heuristic's stays.
     pub(crate) fn choose_planned_products(&self) {
-        if !self.is_well() {
+        if !self.is_usable() {
             return;
         }
         self.bind();
@@ -246,12 +225,12 @@ impl Cuda {
         {
             let mut state = choices.lock();
             for key in state.planned.clone() {
-                if let Ok(favourite) = favourite(blas, &key)
+                if let Ok(heuristic) = heuristic(blas, &key)
                     && !state.chosen.contains_key(&key)
                 {
                     // Before any timing: what products of fewer rows take must not depend on whether that succeeds.
-                    state.chosen.insert(key, Choice::only(favourite));
-                    open.push((key, favourite));
+                    state.chosen.insert(key, Choice::only(heuristic));
+                    open.push((key, heuristic));
                 }
             }
         }
@@ -261,10 +240,10 @@ impl Cuda {
         let sizes = [
             largest(&|key| key.m * key.k * size),
             largest(&|key| key.k * key.n * size),
-            largest(&|key| key.m * size),
+            largest(&|key| key.bias_bytes(size)),
             largest(&|key| key.result_bytes(size)),
         ];
-        let Some(watch) = Watch::new() else { return };
+        let (Some(start), Some(end)) = (Event::new(), Event::new()) else { return };
         let Some(scratch) = Scratch::new(&[sizes[0], sizes[1], sizes[2], sizes[3], sizes[3], sizes[3], 4]) else {
             return;
         };
@@ -274,20 +253,20 @@ impl Cuda {
             self.launch_flat(("elementwise", "noise"), count as usize, &arguments![address, count as i64]);
         }
         let operands = Operands { first, second, added_to, result, bias: Some(bias), factor: 1.0 };
-        let bench = Bench { operands, expected, differs, watch };
-        for (key, favourite) in open {
-            if let Some(fastest) = self.fastest(&key, &favourite, &bench) {
-                choices.lock().chosen.insert(key, Choice { fastest, favourite });
+        let bench = Bench { operands, expected, differs, start, end };
+        for (key, heuristic) in open {
+            if let Some(fastest) = self.fastest(&key, &heuristic, &bench) {
+                choices.lock().chosen.insert(key, Choice { fastest, heuristic });
             }
         }
     }
 
-    fn fastest(&self, key: &Key, favourite: &Algorithm, bench: &Bench) -> Option<Algorithm> {
-        let mut best = (self.time(favourite, key, bench).ok()?, *favourite);
-        for other in offered(&self.gpu.blas, key, OFFERS).ok()? {
+    fn fastest(&self, key: &Key, heuristic: &Algorithm, bench: &Bench) -> Option<Algorithm> {
+        let mut best = (self.time(heuristic, key, bench).ok()?, *heuristic);
+        for other in candidates(&self.gpu.blas, key, CANDIDATES).ok()? {
             let Ok(time) = self.time(&other, key, bench) else { continue };
             // Only what is faster is looked at closely.
-            if time < best.0 && key.samples().iter().all(|key| self.agree(favourite, &other, key, bench)) {
+            if time < best.0 && key.samples().iter().all(|key| self.agree(heuristic, &other, key, bench)) {
                 best = (time, other);
             }
         }
@@ -298,7 +277,7 @@ impl Cuda {
     fn time(&self, algorithm: &Algorithm, key: &Key, bench: &Bench) -> Result<f32, result::CublasError> {
         let failed = |_| result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_EXECUTION_FAILED);
         self.multiply_by(algorithm, key, &bench.operands)?;
-        let (stream, [start, end]) = (self.gpu.stream, bench.watch.0);
+        let (stream, start, end) = (self.gpu.stream, bench.start.0, bench.end.0);
         // SAFETY: our stream, and events that live until after the last use.
         unsafe {
             driver::result::event::record(start, stream).map_err(failed)?;
@@ -319,7 +298,7 @@ impl Cuda {
         let done = self.multiply_by(one, key, &first).is_ok() && self.multiply_by(other, key, &bench.operands).is_ok();
         let compared = arguments![bench.expected, bench.operands.result, words as i64, bench.differs];
         self.launch_flat(("elementwise", "compare_bits"), words as usize, &compared);
-        done && self.download::<u32>(bench.differs, 1) == [0] && self.is_well()
+        done && self.download::<u32>(bench.differs, 1) == [0] && self.is_usable()
     }
 }
 

@@ -4,6 +4,7 @@
 //! `C = A B` row-major, the same memory read column-major is `C^T = B^T A^T`.
 
 mod choice;
+mod descriptors;
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use cudarc::cublaslt::{result, sys};
 
 use self::choice::{Algorithm, Choice, Choices};
+use self::descriptors::Descriptors;
 use super::memory::{Arena, Piece};
 use super::{Cuda, DeviceError};
 use crate::device::CudaPrecision;
@@ -35,6 +37,7 @@ impl Matrix {
 
     /// All of a tensor, which must be of the type of activations.
     pub(crate) fn of(tensor: &Tensor) -> Self {
+        assert_eq!(tensor.dtype(), tensor.device().dtype(), "a matrix product reads activations");
         Self::new(tensor.cuda_address(), tensor.rows(), tensor.columns())
     }
 
@@ -54,7 +57,7 @@ pub(crate) struct Product {
     pub dtype: DType,
     /// Where the matrix that the product is added to is, of the same shape and type; nowhere to overwrite.
     pub added_to: Option<u64>,
-    /// A number for each column, in the type of activations, added to every row.
+    /// A number for each column, in the type of the result, added to every row.
     pub bias: Option<u64>,
     /// What the product is multiplied by before anything is added.
     pub factor: f32,
@@ -114,67 +117,12 @@ struct Operands {
     factor: f32,
 }
 
-/// Descriptors of one product, destroyed together.
-struct Descriptors {
-    product: sys::cublasLtMatmulDesc_t,
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
-}
-
-impl Descriptors {
-    fn new(blas: &Blas, key: &Key, bias: Option<u64>) -> Result<Self, result::CublasError> {
-        use sys::cublasLtMatmulDescAttributes_t as A;
-        let product =
-            result::create_matmul_desc(sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType::CUDA_R_32F)?;
-        let set = |attribute, value: *const c_void, size| {
-            // SAFETY: the descriptor was just made; the value has the size that is named.
-            unsafe { result::set_matmul_desc_attribute(product, attribute, value, size) }
-        };
-        // cublasOperation_t: 0 as it is, 1 transposed.
-        let (a, b) = (i32::from(key.transposed.0), i32::from(key.transposed.1));
-        set(A::CUBLASLT_MATMUL_DESC_TRANSA, (&raw const a).cast(), size_of_val(&a))?;
-        set(A::CUBLASLT_MATMUL_DESC_TRANSB, (&raw const b).cast(), size_of_val(&b))?;
-        let operand = blas.operand_type();
-        if key.bias {
-            let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
-            let bias = bias.unwrap_or(0);
-            set(A::CUBLASLT_MATMUL_DESC_EPILOGUE, (&raw const epilogue).cast(), size_of_val(&epilogue))?;
-            set(A::CUBLASLT_MATMUL_DESC_BIAS_POINTER, (&raw const bias).cast(), size_of_val(&bias))?;
-            set(A::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (&raw const operand).cast(), size_of_val(&operand))?;
-        }
-        let result_type = if key.exact_result { sys::cudaDataType::CUDA_R_32F } else { operand };
-        let layout = |kind, rows: u64, columns: u64, transposed: bool| {
-            let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
-            result::create_matrix_layout(kind, rows, columns, rows.max(1) as i64)
-        };
-        Ok(Self {
-            product,
-            layouts: [
-                layout(operand, key.m, key.k, key.transposed.0)?,
-                layout(operand, key.k, key.n, key.transposed.1)?,
-                layout(result_type, key.m, key.n, false)?,
-            ],
-        })
-    }
-}
-
-impl Drop for Descriptors {
-    fn drop(&mut self) {
-        // SAFETY: made by `new` and not used after this.
-        unsafe {
-            let _ = result::destroy_matmul_desc(self.product);
-            for layout in self.layouts {
-                let _ = result::destroy_matrix_layout(layout);
-            }
-        }
-    }
-}
-
 impl Cuda {
     /// result = factor a b, or that plus what it is added to, with a bias for each column where one is given.
     pub(crate) fn product(&self, a: Matrix, b: Matrix, to: Product) {
         let ((rows, inner), (inner_b, columns)) = (a.shape(), b.shape());
         assert_eq!(inner, inner_b, "inner extents of a product");
-        if rows == 0 || columns == 0 || !(self.plans || self.is_well()) {
+        if rows == 0 || columns == 0 || !(self.plans || self.is_usable()) {
             return;
         }
         if inner == 0 {
@@ -221,15 +169,15 @@ impl Cuda {
     }
 
     /// With the algorithm chosen for such shapes; where that one refuses, with the one whose bits it gives, and where that
-    /// one refuses too, with cuBLASLt's favourite for this very shape.
+    /// one refuses too, with the heuristic's for this very shape.
     fn multiply(&self, key: &Key, operands: &Operands) -> Result<(), result::CublasError> {
         let blas = &self.gpu.blas;
-        let Choice { fastest, favourite } = blas.choices.of(blas, key)?;
-        self.multiply_by(&fastest, key, operands).or_else(|_| self.multiply_by(&favourite, key, operands)).or_else(
+        let Choice { fastest, heuristic } = blas.choices.of(blas, key)?;
+        self.multiply_by(&fastest, key, operands).or_else(|_| self.multiply_by(&heuristic, key, operands)).or_else(
             |_| {
-                let favourite = choice::favourite(blas, key)?;
-                self.multiply_by(&favourite, key, operands)?;
-                blas.choices.replace(key, favourite);
+                let heuristic = choice::heuristic(blas, key)?;
+                self.multiply_by(&heuristic, key, operands)?;
+                blas.choices.replace(key, heuristic);
                 Ok(())
             },
         )
@@ -238,14 +186,14 @@ impl Cuda {
     fn multiply_by(&self, algorithm: &Algorithm, key: &Key, operands: &Operands) -> Result<(), result::CublasError> {
         let blas = &self.gpu.blas;
         let d = Descriptors::new(blas, key, operands.bias)?;
-        let [first, second, result_layout] = d.layouts;
+        let [first, second, result_layout] = d.layouts();
         let beta = if key.adds { 1.0f32 } else { 0.0 };
         // SAFETY: the matrices have the shapes of their layouts; the workspace is used by one product at a time, because
         // all of them are queued on one stream.
         unsafe {
             result::matmul(
                 blas.handle,
-                d.product,
+                d.product(),
                 (&raw const operands.factor).cast(),
                 (&raw const beta).cast(),
                 operands.first as *const c_void,

@@ -44,6 +44,16 @@ __device__ __forceinline__ void join_octets(float (&x)[8], float* shared) {
     }
 }
 
+// An octet's next keys and values, from row `base` of the segment on; past its end, the last row.
+__device__ __forceinline__ void load_ahead(const act* kv, int begin, int base, int length, int dim, int column,
+                                           float (&k)[CLASS_AHEAD][8], float (&v)[CLASS_AHEAD][8]) {
+#pragma unroll
+    for (int i = 0; i < CLASS_AHEAD; i++) {
+        const act* row = kv + (i64)(begin + min(base + i * CLASS_OCTETS, length - 1)) * 2 * dim + column;
+        load8(row, k[i]), load8(row + dim, v[i]);
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(128)
     class_attention_forward(const act* __restrict__ q, const act* __restrict__ kv, const int* __restrict__ offsets,
                             int heads, float scale, act* __restrict__ out, float* __restrict__ lse) {
@@ -58,11 +68,7 @@ extern "C" __global__ void __launch_bounds__(128)
     // All octets run the same number of rounds, since they exchange numbers within warps.
     for (int base = octet; base < length + octet; base += CLASS_AHEAD * CLASS_OCTETS) {
         float k[CLASS_AHEAD][8], v[CLASS_AHEAD][8], score[CLASS_AHEAD], now = largest;
-#pragma unroll
-        for (int i = 0; i < CLASS_AHEAD; i++) {
-            const act* row = kv + (i64)(begin + min(base + i * CLASS_OCTETS, length - 1)) * 2 * dim + column;
-            load8(row, k[i]), load8(row + dim, v[i]);
-        }
+        load_ahead(kv, begin, base, length, dim, column, k, v);
 #pragma unroll
         for (int i = 0; i < CLASS_AHEAD; i++) {
             score[i] = scale * octet_dot(query, k[i]);
@@ -116,11 +122,7 @@ extern "C" __global__ void __launch_bounds__(128)
 
     for (int base = octet; base < length + octet; base += CLASS_AHEAD * CLASS_OCTETS) {
         float k[CLASS_AHEAD][8], v[CLASS_AHEAD][8];
-#pragma unroll
-        for (int i = 0; i < CLASS_AHEAD; i++) {
-            const act* row = kv + (i64)(begin + min(base + i * CLASS_OCTETS, length - 1)) * 2 * dim + column;
-            load8(row, k[i]), load8(row + dim, v[i]);
-        }
+        load_ahead(kv, begin, base, length, dim, column, k, v);
 #pragma unroll
         for (int i = 0; i < CLASS_AHEAD; i++) {
             float p = expf(scale * octet_dot(query, k[i]) - row_lse);

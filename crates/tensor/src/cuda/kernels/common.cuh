@@ -2,7 +2,8 @@
 // with a driver and NVRTC is enough.
 //
 // `act` is the type of activations and of the copies of weights that matrix products read: bf16 in training, float where
-// results are compared digit by digit (ACT_IS_FLOAT). All arithmetic is in float.
+// results are compared digit by digit (ACT_IS_FLOAT). `res` is the type of the residual stream and of its gradient: that of
+// activations, or float beside bf16 activations (RES_IS_FLOAT). All arithmetic is in float.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -39,6 +40,12 @@ template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) {
 typedef float act;
 #else
 typedef bf16 act;
+#endif
+
+#ifdef RES_IS_FLOAT
+typedef float res;
+#else
+typedef act res;
 #endif
 
 // Words to global memory in one piece: the compiler likes to cut a store up when it is conditional.

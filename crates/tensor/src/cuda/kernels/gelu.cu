@@ -46,8 +46,8 @@ extern "C" __global__ void gelu_forward_by_8(const act* x, const float* bias, i6
     store8(y + k, w);
 }
 
-// d *= gelu'(x), and x becomes gelu(x) where `again` is set: the activations are the other factor of a gradient of weights,
-// and making them here is cheaper than keeping them.
+// d *= gelu'(x), and x becomes gelu(x): the activations are the other factor of a gradient of weights, and recomputing them
+// here is cheaper than keeping them.
 __device__ __forceinline__ void through_gelu(float& d, float& x) {
     float cdf, pdf;
     normal(x, cdf, pdf);
@@ -55,20 +55,19 @@ __device__ __forceinline__ void through_gelu(float& d, float& x) {
     x *= cdf;
 }
 
-extern "C" __global__ void gelu_backward(act* d, act* x, i64 count, int again) {
+extern "C" __global__ void gelu_backward(act* d, act* x, i64 count) {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     float v = to_float(x[i]), g = to_float(d[i]);
     through_gelu(g, v);
     d[i] = from_float<act>(g);
-    if (again) x[i] = from_float<act>(v);
+    x[i] = from_float<act>(v);
 }
 
 // The same for widths that are a multiple of eight, at x + bias, with partial sums [chunks, columns] of the new d. A thread
 // takes two rows at a time, so that both are on their way before the first is worked on.
 extern "C" __global__ void __launch_bounds__(256, 4)
-    gelu_backward_by_8(act* d, act* x, const float* bias, i64 rows, int columns, int per_chunk, int again,
-                       float* partial) {
+    gelu_backward_by_8(act* d, act* x, const float* bias, i64 rows, int columns, int per_chunk, float* partial) {
     int c = (blockIdx.x * 32 + threadIdx.x) * 8;
     i64 first = (i64)blockIdx.y * per_chunk, last = first + per_chunk < rows ? first + per_chunk : rows;
     float sum[8] = {}, b[8] = {};
@@ -87,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
                     sum[j] += g[r][j];
                 }
                 store8(d + (r ? second : at), g[r]);
-                if (again) store8(x + (r ? second : at), v[r]);
+                store8(x + (r ? second : at), v[r]);
             }
         }
     store_column_partials(sum, columns, partial);

@@ -1,10 +1,10 @@
-// LayerNorm of some rows of a packed matrix, and its derivative. A warp takes a row; row r of the compact result is row
+// LayerNorm of some rows of the residual stream, and its derivative. A warp takes a row; row r of the compact result is row
 // source_of[r] of x, or row r where source_of is null.
 //
 // Two forms of each: four columns a lane where the width is a multiple of four and at most 1024, which keeps the row in
 // registers, and one column at a time for any other width.
 
-extern "C" __global__ void layer_norm_forward(const act* x, const int* source_of, const float* weight, const float* bias,
+extern "C" __global__ void layer_norm_forward(const res* x, const int* source_of, const float* weight, const float* bias,
                                               i64 rows, int dim, float epsilon, act* y, float* mean, float* rstd) {
     i64 row = (i64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
     if (row >= rows) return;
@@ -48,16 +48,16 @@ __device__ __forceinline__ void write_normalized(const float (&v)[CHUNKS][4], fl
 
 // A warp takes two rows at a time: one alone would not keep enough of the memory busy.
 template <int CHUNKS>
-__device__ __forceinline__ void forward_by_4(const act* x, const int* source_of, const float* weight,
+__device__ __forceinline__ void forward_by_4(const res* x, const int* source_of, const float* weight,
                                              const float* bias, i64 rows, int dim, float epsilon, act* y, float* mean,
                                              float* rstd) {
     i64 row = 2 * ((i64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5));
     if (row >= rows) return;
     int first = (threadIdx.x & 31) * 4, count = row + 1 < rows ? 2 : 1;
-    Four<act> in[2][CHUNKS];
+    Four<res> in[2][CHUNKS];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const act* from = x + mapped(source_of, row + (r < count ? r : 0)) * dim + first;
+        const res* from = x + mapped(source_of, row + (r < count ? r : 0)) * dim + first;
 #pragma unroll
         for (int i = 0; i < CHUNKS; ++i)
             if (first + i * 128 < dim) in[r][i].load(from + i * 128);
@@ -80,7 +80,7 @@ __device__ __forceinline__ void forward_by_4(const act* x, const int* source_of,
 
 #define FORWARD(CHUNKS)                                                                                                \
     extern "C" __global__ void layer_norm_forward_by_4_##CHUNKS(                                                       \
-        const act* x, const int* source_of, const float* weight, const float* bias, i64 rows, int dim, float epsilon,  \
+        const res* x, const int* source_of, const float* weight, const float* bias, i64 rows, int dim, float epsilon,  \
         act* y, float* mean, float* rstd) {                                                                            \
         forward_by_4<CHUNKS>(x, source_of, weight, bias, rows, dim, epsilon, y, mean, rstd);                           \
     }
@@ -90,15 +90,16 @@ FORWARD(1) FORWARD(2) FORWARD(3) FORWARD(4) FORWARD(5) FORWARD(6) FORWARD(7) FOR
 // branch has, stream elsewhere, and y is the LayerNorm of those rows of out that the next branch has. branch_row_of and
 // y_row_of give for each row its place there, or -1; null is the identity. A warp takes a row.
 template <int CHUNKS>
-__device__ __forceinline__ void after_branch_by_4(const act* stream, const act* branch, const float* branch_bias,
+__device__ __forceinline__ void after_branch_by_4(const res* stream, const act* branch, const float* branch_bias,
                                                   const int* branch_row_of, float scale, const int* y_row_of,
                                                   const float* weight, const float* bias, i64 rows, int dim,
-                                                  float epsilon, act* out, act* y, float* mean, float* rstd) {
+                                                  float epsilon, res* out, act* y, float* mean, float* rstd) {
     i64 row = (i64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
     if (row >= rows) return;
     int first = (threadIdx.x & 31) * 4;
     i64 from = mapped(branch_row_of, row), to = mapped(y_row_of, row);
-    Four<act> x[CHUNKS], added[CHUNKS];
+    Four<res> x[CHUNKS];
+    Four<act> added[CHUNKS];
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i)
         if (first + i * 128 < dim) {
@@ -119,7 +120,7 @@ __device__ __forceinline__ void after_branch_by_4(const act* stream, const act* 
             }
             store4(out + row * dim + c, v[i]);
             // What is normalised is what was written.
-            for (int j = 0; j < 4; ++j) v[i][j] = to_float(from_float<act>(v[i][j])), sum += v[i][j];
+            for (int j = 0; j < 4; ++j) v[i][j] = to_float(from_float<res>(v[i][j])), sum += v[i][j];
         }
     }
     if (to < 0) return;
@@ -129,8 +130,8 @@ __device__ __forceinline__ void after_branch_by_4(const act* stream, const act* 
 
 #define AFTER_BRANCH(CHUNKS)                                                                                           \
     extern "C" __global__ void after_branch_by_4_##CHUNKS(                                                             \
-        const act* stream, const act* branch, const float* branch_bias, const int* branch_row_of, float scale,         \
-        const int* y_row_of, const float* weight, const float* bias, i64 rows, int dim, float epsilon, act* out,       \
+        const res* stream, const act* branch, const float* branch_bias, const int* branch_row_of, float scale,         \
+        const int* y_row_of, const float* weight, const float* bias, i64 rows, int dim, float epsilon, res* out,       \
         act* y, float* mean, float* rstd) {                                                                            \
         after_branch_by_4<CHUNKS>(stream, branch, branch_bias, branch_row_of, scale, y_row_of, weight, bias, rows,     \
                                   dim, epsilon, out, y, mean, rstd);                                                   \
@@ -142,8 +143,8 @@ AFTER_BRANCH(8)
 // bias.
 //
 // With g = dy * w and h = (x - m) s:  dx += s (g - mean(g) - h mean(g h)).
-extern "C" __global__ void layer_norm_backward(const act* x, const int* source_of, const float* mean, const float* rstd,
-                                               const float* weight, const act* dy, i64 rows, int dim, act* dx,
+extern "C" __global__ void layer_norm_backward(const res* x, const int* source_of, const float* mean, const float* rstd,
+                                               const float* weight, const act* dy, i64 rows, int dim, res* dx,
                                                float* partial) {
     extern __shared__ float sums[];
     for (int c = threadIdx.x; c < 2 * dim; c += blockDim.x) sums[c] = 0.0f;
@@ -161,7 +162,7 @@ extern "C" __global__ void layer_norm_backward(const act* x, const int* source_o
         gh_sum = block_sum(gh_sum, scratch) / dim;
         for (int c = threadIdx.x; c < dim; c += blockDim.x) {
             float d = to_float(dy[row * dim + c]), h = (to_float(x[at + c]) - m) * s;
-            dx[at + c] = from_float<act>(to_float(dx[at + c]) + s * (d * weight[c] - g_sum - h * gh_sum));
+            dx[at + c] = from_float<res>(to_float(dx[at + c]) + s * (d * weight[c] - g_sum - h * gh_sum));
             sums[c] += d * h, sums[dim + c] += d;
         }
     }
@@ -172,8 +173,8 @@ extern "C" __global__ void layer_norm_backward(const act* x, const int* source_o
 // Blocks of 256 threads, 8 warps; shared memory for 2 * dim floats. All that a row needs is asked for at once, and the
 // place of the next row before that: nothing then waits for memory twice.
 template <int CHUNKS>
-__device__ __forceinline__ void backward_by_4(const act* x, const int* source_of, const float* mean, const float* rstd,
-                                              const float* weight, const act* dy, i64 rows, int dim, act* dx,
+__device__ __forceinline__ void backward_by_4(const res* x, const int* source_of, const float* mean, const float* rstd,
+                                              const float* weight, const act* dy, i64 rows, int dim, res* dx,
                                               float* partial) {
     extern __shared__ float sums[];
     int warp = threadIdx.x >> 5, first = (threadIdx.x & 31) * 4;
@@ -181,7 +182,8 @@ __device__ __forceinline__ void backward_by_4(const act* x, const int* source_of
     i64 row = (i64)blockIdx.x * 8 + warp, step = (i64)gridDim.x * 8, next = row < rows ? mapped(source_of, row) : 0;
     for (; row < rows; row += step) {
         i64 at = next * dim + first;
-        Four<act> xs[CHUNKS], ds[CHUNKS], olds[CHUNKS];
+        Four<res> xs[CHUNKS], olds[CHUNKS];
+        Four<act> ds[CHUNKS];
 #pragma unroll
         for (int i = 0; i < CHUNKS; ++i)
             if (first + i * 128 < dim) {
@@ -232,8 +234,8 @@ __device__ __forceinline__ void backward_by_4(const act* x, const int* source_of
 
 #define BACKWARD(CHUNKS, BLOCKS)                                                                                       \
     extern "C" __global__ void __launch_bounds__(256, BLOCKS) layer_norm_backward_by_4_##CHUNKS(                       \
-        const act* x, const int* source_of, const float* mean, const float* rstd, const float* weight, const act* dy,  \
-        i64 rows, int dim, act* dx, float* partial) {                                                                  \
+        const res* x, const int* source_of, const float* mean, const float* rstd, const float* weight, const act* dy,  \
+        i64 rows, int dim, res* dx, float* partial) {                                                                  \
         backward_by_4<CHUNKS>(x, source_of, mean, rstd, weight, dy, rows, dim, dx, partial);                           \
     }
 BACKWARD(1, 3) BACKWARD(2, 3) BACKWARD(3, 3) BACKWARD(4, 3) BACKWARD(5, 2) BACKWARD(6, 2) BACKWARD(7, 2) BACKWARD(8, 2)

@@ -5,8 +5,8 @@
 
 // Where a residual branch has rows: out = stream + scale (branch + bias) there, stream elsewhere.
 template <int WIDTH>
-__device__ void add_branch(const act* stream, const act* branch, const float* bias, const int* compact_of, i64 rows,
-                           int dim, float scale, act* out) {
+__device__ void add_branch(const res* stream, const act* branch, const float* bias, const int* compact_of, i64 rows,
+                           int dim, float scale, res* out) {
     int per_row = dim / WIDTH;
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= rows * per_row) return;
@@ -24,22 +24,22 @@ __device__ void add_branch(const act* stream, const act* branch, const float* bi
     } else {
         x[0] = to_float(stream[row * dim + c]);
         if (compact >= 0) x[0] += scale * (to_float(branch[compact * dim + c]) + bias[c]);
-        out[row * dim + c] = from_float<act>(x[0]);
+        out[row * dim + c] = from_float<res>(x[0]);
     }
 }
 
-extern "C" __global__ void add_branch_by_8(const act* stream, const act* branch, const float* bias,
-                                           const int* compact_of, i64 rows, int dim, float scale, act* out) {
-    add_branch<8>(stream, branch, bias, compact_of, rows, dim, scale, out);
-}
-extern "C" __global__ void add_branch_by_1(const act* stream, const act* branch, const float* bias,
-                                           const int* compact_of, i64 rows, int dim, float scale, act* out) {
-    add_branch<1>(stream, branch, bias, compact_of, rows, dim, scale, out);
-}
+#define ADD_BRANCH(WIDTH)                                                                                              \
+    extern "C" __global__ void add_branch_by_##WIDTH(const res* stream, const act* branch, const float* bias,          \
+                                                     const int* compact_of, i64 rows, int dim, float scale,            \
+                                                     res* out) {                                                       \
+        add_branch<WIDTH>(stream, branch, bias, compact_of, rows, dim, scale, out);                                    \
+    }
+ADD_BRANCH(1) ADD_BRANCH(8)
 
-// compact[r] = scale x[source_of[r]], with partial sums [chunks, dim] of the result.
-extern "C" __global__ void gather_by_8(const act* x, const int* source_of, i64 rows, int dim, int per_chunk, float scale,
-                                       act* compact, float* partial) {
+// compact[r] = scale x[source_of[r]], with partial sums [chunks, dim] of the result where columns are taken by eight.
+template <typename From, typename To>
+__device__ __forceinline__ void gather_by_8(const From* x, const int* source_of, i64 rows, int dim, int per_chunk,
+                                            float scale, To* compact, float* partial) {
     int c = (blockIdx.x * 32 + threadIdx.x) * 8;
     i64 first = (i64)blockIdx.y * per_chunk, last = first + per_chunk < rows ? first + per_chunk : rows;
     float sum[8] = {};
@@ -58,19 +58,43 @@ extern "C" __global__ void gather_by_8(const act* x, const int* source_of, i64 r
         }
     store_column_partials(sum, dim, partial);
 }
-extern "C" __global__ void gather_by_1(const act* x, const int* source_of, i64 rows, int dim, float scale, act* compact) {
+template <typename From, typename To>
+__device__ __forceinline__ void gather_by_1(const From* x, const int* source_of, i64 rows, int dim, float scale,
+                                            To* compact) {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= rows * dim) return;
-    compact[i] = from_float<act>(scale * to_float(x[mapped(source_of, i / dim) * dim + i % dim]));
+    compact[i] = from_float<To>(scale * to_float(x[mapped(source_of, i / dim) * dim + i % dim]));
 }
 
+#define GATHER(NAME, FROM, TO)                                                                                         \
+    extern "C" __global__ void NAME##_by_8(const FROM* x, const int* source_of, i64 rows, int dim, int per_chunk,      \
+                                           float scale, TO* compact, float* partial) {                                 \
+        gather_by_8(x, source_of, rows, dim, per_chunk, scale, compact, partial);                                      \
+    }                                                                                                                  \
+    extern "C" __global__ void NAME##_by_1(const FROM* x, const int* source_of, i64 rows, int dim, float scale,        \
+                                           TO* compact) {                                                              \
+        gather_by_1(x, source_of, rows, dim, scale, compact);                                                          \
+    }
+// Activations, the stream, and from the gradient of the stream to that of a branch.
+GATHER(gather_act, act, act)
+GATHER(gather_res, res, res)
+GATHER(gather_res_to_act, res, act)
+
 // x[source_of[r]] += scale compact[r]; the sources are different rows, so no two threads meet.
-extern "C" __global__ void scatter_add(const act* compact, const int* source_of, i64 rows, int dim, float scale, act* x) {
+template <typename T>
+__device__ __forceinline__ void scatter_add(const T* compact, const int* source_of, i64 rows, int dim, float scale, T* x) {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= rows * dim) return;
     i64 at = mapped(source_of, i / dim) * dim + i % dim;
-    x[at] = from_float<act>(to_float(x[at]) + scale * to_float(compact[i]));
+    x[at] = from_float<T>(to_float(x[at]) + scale * to_float(compact[i]));
 }
+
+#define SCATTER_ADD(TYPE)                                                                                              \
+    extern "C" __global__ void scatter_add_##TYPE(const TYPE* compact, const int* source_of, i64 rows, int dim,        \
+                                                  float scale, TYPE* x) {                                              \
+        scatter_add(compact, source_of, rows, dim, scale, x);                                                          \
+    }
+SCATTER_ADD(act) SCATTER_ADD(res)
 
 // Some segments of a packed matrix: segment s is rows starts[s].. of it and offsets[s]..offsets[s + 1] of the compact
 // one, in the same order. As cuda/rows.rs writes it.

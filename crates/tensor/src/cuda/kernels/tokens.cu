@@ -59,7 +59,7 @@ extern "C" __global__ void mix_positions(const float* position, const float* mix
 // Tokens of one group: a class token, then the patches, each with its position. A thread makes WIDTH columns.
 template <int WIDTH>
 __device__ __forceinline__ void assemble(const act* patches, const float* class_token, const float* position,
-                                         const float* mixed, i64 count, int grid, int dim, act* x) {
+                                         const float* mixed, i64 count, int grid, int dim, res* x) {
     int per_token = dim / WIDTH;
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x, token = i / per_token, image = token / (grid + 1);
     if (image >= count) return;
@@ -74,22 +74,21 @@ __device__ __forceinline__ void assemble(const act* patches, const float* class_
         store8(x + token * dim + c, v);
     } else {
         v[0] = p < 0 ? class_token[c] : to_float(patches[(image * grid + p) * dim + c]);
-        x[token * dim + c] = from_float<act>(v[0] + place[0]);
+        x[token * dim + c] = from_float<res>(v[0] + place[0]);
     }
 }
 
-extern "C" __global__ void assemble_by_8(const act* patches, const float* class_token, const float* position,
-                                         const float* mixed, i64 count, int grid, int dim, act* x) {
-    assemble<8>(patches, class_token, position, mixed, count, grid, dim, x);
-}
-extern "C" __global__ void assemble_by_1(const act* patches, const float* class_token, const float* position,
-                                         const float* mixed, i64 count, int grid, int dim, act* x) {
-    assemble<1>(patches, class_token, position, mixed, count, grid, dim, x);
-}
+#define ASSEMBLE(WIDTH)                                                                                                \
+    extern "C" __global__ void assemble_by_##WIDTH(const act* patches, const float* class_token,                       \
+                                                   const float* position, const float* mixed, i64 count, int grid,     \
+                                                   int dim, res* x) {                                                  \
+        assemble<WIDTH>(patches, class_token, position, mixed, count, grid, dim, x);                                   \
+    }
+ASSEMBLE(1) ASSEMBLE(8)
 
-// The gradient of the patches of one group is a copy, and that of each place of the grid a sum over images. A thread
+// The gradient of the patches of one group is a copy in the type of activations, and that of each place of the grid a sum over images. A thread
 // takes one column of one place (0: the class token) and some of the images, in order; partial is [parts, places, dim].
-extern "C" __global__ void assemble_backward(const act* dx, i64 count, int grid, int dim, int per_part, act* d_patches,
+extern "C" __global__ void assemble_backward(const res* dx, i64 count, int grid, int dim, int per_part, act* d_patches,
                                              float* partial) {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x, columns = (i64)(grid + 1) * dim;
     if (i >= columns) return;
@@ -97,9 +96,9 @@ extern "C" __global__ void assemble_backward(const act* dx, i64 count, int grid,
     i64 first = (i64)blockIdx.y * per_part, last = first + per_part < count ? first + per_part : count;
     float sum = 0.0f;
     for (i64 image = first; image < last; ++image) {
-        act d = dx[(image * (grid + 1) + place) * dim + c];
-        if (place > 0) d_patches[(image * grid + place - 1) * dim + c] = d;
-        sum += to_float(d);
+        float d = to_float(dx[(image * (grid + 1) + place) * dim + c]);
+        if (place > 0) d_patches[(image * grid + place - 1) * dim + c] = from_float<act>(d);
+        sum += d;
     }
     partial[blockIdx.y * columns + i] = sum;
 }

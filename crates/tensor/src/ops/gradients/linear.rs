@@ -87,7 +87,7 @@ fn a_residual_branch_differentiates_where_it_was_taken() {
             vec![normal(&d, 1, &[10, 5]), x, normal(&d, 3, &[5, 6]), normal(&d, 4, &[5])],
             |t| ops::linear_residual(&t[0], &rows, scale, &t[1], &ops::Affine::new(&t[2], &t[3])),
             |t, dy| {
-                let d_branch = ops::gather(dy, &rows, scale);
+                let d_branch = ops::branch_gradient(dy, &rows, scale);
                 let [dx, dw, db] = layer_gradients(&t[1], &t[2], &t[3], 0..5, &d_branch);
                 vec![Returned(dy.duplicate()), Returned(dx), Added(dw), Added(db)]
             },
