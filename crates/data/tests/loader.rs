@@ -118,7 +118,9 @@ fn shards_together_load_what_one_loader_would() {
     assert_eq!(whole.len(), 6);
     for (position, whole) in whole.iter().enumerate() {
         let samples: Vec<u64> = parts.iter().flat_map(|part| part[position].samples.clone()).collect();
-        assert_eq!(samples, whole.samples);
+        let keys: Vec<u64> = parts.iter().flat_map(|part| part[position].keys.clone()).collect();
+        assert_eq!((&samples, &keys), (&whole.samples, &whole.keys));
+        assert_eq!(samples, keys, "every image is readable");
         for (i, part) in parts.iter().enumerate() {
             for slot in 0..4 {
                 // The second global view of the same sample.
@@ -192,7 +194,7 @@ fn recycled_batches_do_not_change_what_follows() {
         loader.recycle(batch);
     }
     // A batch of another shape is not taken.
-    let other = Batch { epoch: 0, position: 0, samples: vec![], groups: vec![], substituted: vec![] };
+    let other = Batch { epoch: 0, position: 0, samples: vec![], keys: vec![], groups: vec![], substituted: vec![] };
     loader.recycle(other);
 }
 
@@ -222,6 +224,10 @@ fn a_bad_image_is_replaced_by_the_next_of_the_order_and_named_once() {
     for (epoch, batches) in batches.chunks(5).enumerate() {
         let order = data::loader::epoch_order(11, epoch as u64, 20);
         let shown: Vec<u64> = batches.iter().flat_map(|b| b.samples.clone()).collect();
+        let keys: Vec<u64> = batches.iter().flat_map(|b| b.keys.clone()).collect();
+        assert!(keys.iter().map(|&key| key as u32).eq(order.iter().copied()), "a key is the image whose turn it was");
+        let substituted: BTreeSet<u64> = keys.iter().zip(&shown).filter(|(k, s)| k != s).map(|(&k, _)| k).collect();
+        assert_eq!(substituted, BTreeSet::from([3, 7, 8]), "the substitute is shown, under the key of the other");
         for (rank, &sample) in shown.iter().enumerate() {
             let readable = (0..20).map(|step| order[(rank + step) % 20]).find(|i| ![3, 7, 8].contains(i));
             assert_eq!(Some(sample as u32), readable, "epoch {epoch}, rank {rank}");

@@ -42,6 +42,9 @@ pub struct Batch {
     pub position: usize,
     /// Which image of the source each sample shows (the substitute, where one was needed).
     pub samples: Vec<u64>,
+    /// The image whose turn it was: what every draw of this sample is keyed by. Differs from `samples` where an
+    /// unreadable image was substituted.
+    pub keys: Vec<u64>,
     /// The global views, then the local ones if there are any.
     pub groups: Vec<CropGroup>,
     /// Images that could not be read, each named only in the first batch that missed it.
@@ -160,6 +163,16 @@ impl Pending {
     /// Where sample `slot` stands in the epoch's order.
     pub(super) fn rank(&self, slot: usize) -> usize {
         self.shard.rank(self.place.position, self.batch_size, slot)
+    }
+
+    /// The image whose turn sample `slot` is, readable or not.
+    pub(super) fn key(&self, slot: usize) -> u64 {
+        self.order[self.rank(slot)].into()
+    }
+
+    /// The keys of all samples.
+    pub(super) fn keys(&self) -> Vec<u64> {
+        (0..self.batch_size).map(|slot| self.key(slot)).collect()
     }
 
     pub(super) fn content(&self) -> MutexGuard<'_, Content> {

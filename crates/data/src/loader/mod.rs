@@ -20,7 +20,7 @@ pub use workbench::Decoding;
 use crate::source::Source;
 use crate::transform::MAX_CHANNELS;
 use crate::views::{MultiCrop, ViewsError};
-use batch::Content;
+use batch::{Content, Pending};
 use order::{Place, Schedule};
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
@@ -256,7 +256,7 @@ impl Loader {
         }
         let result = self.wait().and_then(|pending| match pending {
             None => Ok(None),
-            Some((place, content)) => self.finish(place, content).map(Some),
+            Some((pending, content)) => self.finish(&pending, content).map(Some),
         });
         if result.is_err() {
             self.failed = true;
@@ -287,7 +287,7 @@ impl Loader {
     }
 
     /// Waits for the oldest batch to be complete and takes it out of the queue.
-    fn wait(&mut self) -> Result<Option<(Place, Content)>, LoaderError> {
+    fn wait(&mut self) -> Result<Option<(Arc<Pending>, Content)>, LoaderError> {
         let started = Instant::now();
         let mut state = self.shared.state();
         let pending = loop {
@@ -305,18 +305,19 @@ impl Loader {
         self.waited += started.elapsed();
         Ok(pending.map(|pending| {
             let empty = Content { samples: vec![], groups: vec![], bad: vec![], unfilled: false, panic: None };
-            (pending.place, std::mem::replace(&mut *pending.content(), empty))
+            let content = std::mem::replace(&mut *pending.content(), empty);
+            (pending, content)
         }))
     }
 
     /// Names the bad images and judges whether the batch may be used.
-    fn finish(&mut self, place: Place, mut content: Content) -> Result<Batch, LoaderError> {
+    fn finish(&mut self, pending: &Pending, mut content: Content) -> Result<Batch, LoaderError> {
         if let Some((name, message)) = content.panic {
             return Err(LoaderError::WorkerPanicked { name, message });
         }
         content.bad.sort_unstable_by_key(|(slot, _)| *slot);
         let mut substituted = Vec::new();
-        for sample in content.bad.into_iter().flat_map(|(_, bad)| bad) {
+        for sample in std::mem::take(&mut content.bad).into_iter().flat_map(|(_, bad)| bad) {
             if self.named_indices.insert(sample.index) {
                 self.named.push(sample.clone());
                 substituted.push(sample);
@@ -331,8 +332,9 @@ impl Loader {
         if content.unfilled {
             return Err(LoaderError::NothingReadable { images, first: first() });
         }
-        let Place { epoch, position } = place;
-        Ok(Batch { epoch, position, samples: content.samples, groups: content.groups, substituted })
+        let (Place { epoch, position }, keys) = (pending.place, pending.keys());
+        let Content { samples, groups, .. } = content;
+        Ok(Batch { epoch, position, samples, keys, groups, substituted })
     }
 }
 

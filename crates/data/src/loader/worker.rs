@@ -154,7 +154,7 @@ impl Shared {
     /// other views.
     fn fill(&self, pending: &Pending, slot: usize, bench: &mut Workbench) -> Filled {
         let (order, rank) = (&pending.order, pending.rank(slot));
-        let key = Key::new(self.config.seed, Purpose::View).epoch(pending.place.epoch).sample(order[rank].into());
+        let key = Key::new(self.config.seed, Purpose::View).epoch(pending.place.epoch).sample(pending.key(slot));
         let mut bad = Vec::new();
         for step in 0..order.len() {
             let index = order[(rank + step) % order.len()];
