@@ -10,13 +10,13 @@
 use super::gzip;
 use super::ranges::{Content, Names, RangeSource};
 use super::stamp::{Stamp, slot, stamps, version};
-use super::unpacking::{self, Unpacking, write_whole};
+use super::unpacking::{self, Unpacking};
 use super::{OpenError, Source, Table};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -189,7 +189,12 @@ pub(super) fn read_bytes(bytes: &[u8]) {
 
 fn save(path: &Path, entry: &Entry) -> io::Result<()> {
     let payload = postcard::to_stdvec(entry).map_err(io::Error::other)?;
-    write_whole(path, &[SIGNATURE, &checksum_of(&payload), &payload])
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    ::files::replace(path, |file| {
+        [SIGNATURE, &checksum_of(&payload), &payload].iter().try_for_each(|part| file.write_all(part))
+    })
 }
 
 fn checksum_of(bytes: &[u8]) -> [u8; 4] {
@@ -201,7 +206,6 @@ fn checksum_of(bytes: &[u8]) -> [u8; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     /// A cache and a file to index, in a folder that goes when the test ends.
     struct Fixture {

@@ -4,14 +4,11 @@
 //! index is done; a build that fails, or is killed, leaves nothing that a later one would take for complete.
 
 use super::OpenError;
+use ::files::{finished_name, is_abandoned, unfinished_path};
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, SystemTime};
-
-/// A temporary file that nobody has written to for so long belongs to a process that is gone.
-const ABANDONED: Duration = Duration::from_secs(3600);
+use std::time::Duration;
 
 /// An entry that nobody has used for so long is not needed any more.
 const UNUSED: Duration = Duration::from_secs(90 * 24 * 3600);
@@ -49,7 +46,7 @@ impl Unpacking {
             fs::create_dir_all(&self.folder).map_err(|error| self.failed(error))?;
             remove_unused(&self.folder);
         }
-        let path = temporary_name(&self.path(number));
+        let path = unfinished_path(&self.path(number));
         let file = File::create_new(&path).map_err(|error| self.failed(error))?;
         self.temporary.push(path);
         Ok((BufWriter::with_capacity(BUFFER, file), self.path(number)))
@@ -111,29 +108,6 @@ impl Drop for Unpacking {
     }
 }
 
-/// Writes a file that is complete or not there.
-pub(super) fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let temporary = temporary_name(path);
-    let write = || {
-        let mut file = File::create_new(&temporary)?;
-        parts.iter().try_for_each(|part| file.write_all(part))?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    };
-    write().inspect_err(|_| _ = fs::remove_file(&temporary))
-}
-
-/// A name that no other process and no other thread is using.
-fn temporary_name(path: &Path) -> PathBuf {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    path.with_extension(format!("{}-{now:x}-{number}.tmp", std::process::id()))
-}
-
 /// Removes what processes that were killed had half written, and entries that nobody has used for long. Other files in
 /// the folder are not touched: whoever chose it may keep other things there.
 pub(super) fn remove_unused(folder: &Path) {
@@ -143,7 +117,7 @@ pub(super) fn remove_unused(folder: &Path) {
         let Some((slot, ending)) = name.to_str().and_then(our_name) else { continue };
         let path = entry.path();
         let is_unused = match ending {
-            "tmp" => age(&path) > Some(ABANDONED),
+            "tmp" => is_abandoned(&path),
             // An index is as old as its last use, and so is what was unpacked for it.
             _ => {
                 let index = folder.join(format!("{slot}.index"));
@@ -158,12 +132,15 @@ pub(super) fn remove_unused(folder: &Path) {
 
 /// The slot and the ending of a file that is ours by its name.
 fn our_name(name: &str) -> Option<(&str, &str)> {
+    if let Some(finished) = finished_name(name) {
+        return our_name(finished).map(|(slot, _)| (slot, "tmp"));
+    }
     let (slot, rest) = name.split_at_checked(16)?;
     let (middle, ending) = rest.rsplit_once('.')?;
     let is_hex = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let known = match ending {
         "index" => middle.is_empty(),
-        "data" | "tmp" => middle.starts_with(['-', '.']) && middle.split(['-', '.']).all(is_hex),
+        "data" => middle.starts_with('-') && middle.split('-').all(is_hex),
         _ => false,
     };
     (is_hex(slot) && known).then_some((slot, ending))
@@ -172,6 +149,7 @@ fn our_name(name: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::SystemTime;
 
     #[test]
     fn only_files_of_our_own_that_nobody_uses_are_removed() {
@@ -184,7 +162,7 @@ mod tests {
             file.set_modified(SystemTime::now() - age).unwrap();
             name.to_owned()
         };
-        let temporary = |name: &str| temporary_name(Path::new(name)).to_str().unwrap().to_owned();
+        let unfinished = |name: &str| unfinished_path(Path::new(name)).to_str().unwrap().to_owned();
         let mut kept = vec![
             write("thesis.tmp", 4 * month),
             write("results.index", 4 * month),
@@ -193,12 +171,12 @@ mod tests {
             // Used a month ago, unpacked long before.
             write(&format!("{a}.index"), month),
             write(&format!("{a}-{b}-0.data"), 4 * month),
-            write(&temporary(&format!("{a}.index")), Duration::ZERO),
+            write(&unfinished(&format!("{a}.index")), Duration::ZERO),
         ];
         write(&format!("{b}.index"), 4 * month);
         write(&format!("{b}-{a}-12.data"), 4 * month);
         write(&format!("{c}-{a}-0.data"), 4 * month);
-        write(&temporary(&format!("{a}-{b}-0.data")), month);
+        write(&unfinished(&format!("{a}-{b}-0.data")), month);
         remove_unused(&folder);
         let mut left: Vec<_> =
             fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
