@@ -130,7 +130,7 @@ fn finished(folder: &RunFolder, recipe: &Recipe) -> Result<Option<RunResult>, Cl
 /// Hands the weights over and judges them.
 fn finish(trainer: &Trainer, recipe: &Recipe, face: &Face) -> Result<RunResult, CliError> {
     let (learner, folder) = (trainer.learner(), trainer.folder());
-    let weights = backbone::to_safetensors(learner.layout(), &learner.teacher, &View::of(recipe));
+    let weights = backbone::to_safetensors(learner.layout(), &learner.teacher, &View::of(recipe))?;
     learner.device().finish()?;
     folder.write(backbone::FILE, &weights)?;
     let go_on = || !face.stop.requested();
