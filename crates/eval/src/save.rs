@@ -4,17 +4,15 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use data::Source;
-use serde_json::{Map, Value, json};
+use files::replace;
+use files::safetensors::{Content, Dtype, TensorToWrite, WriteError, Writer};
+use serde_json::json;
 
 use crate::error::EvalError;
 use crate::features::Features;
-use files::replace;
 
 /// What a safetensors file of features says of its format.
 pub const FEATURES_FORMAT: &str = "dino-vmf features";
-
-/// A header longer than this cannot be read back: the format's limit.
-const MAX_HEADER: usize = 100_000_000;
 
 /// How features are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,22 +38,24 @@ impl FeatureFormat {
 /// Writes the features of a source in the format that the file's name asks for. The file is there completely or not at
 /// all.
 pub fn save(path: &Path, features: &Features, source: &dyn Source) -> Result<(), EvalError> {
-    let format = FeatureFormat::of(path)?;
-    let header = match format {
-        FeatureFormat::Npy => npy_header(features.len(), features.dim),
-        FeatureFormat::Safetensors => safetensors_header(features, source),
-    };
-    if header.len() > MAX_HEADER {
-        return Err(EvalError::TooManyNames { path: path.to_owned(), images: features.len() });
-    }
-    replace(path, |file| {
-        file.write_all(&header)?;
-        if format == FeatureFormat::Safetensors && has_labels(features) {
-            write_labels(file, features)?;
+    let failed = |source| EvalError::Write { path: path.to_owned(), source };
+    match FeatureFormat::of(path)? {
+        FeatureFormat::Npy => replace(path, |file| {
+            file.write_all(&npy_header(features.len(), features.dim))?;
+            write_values(file, features)
+        })
+        .map_err(failed),
+        FeatureFormat::Safetensors => {
+            let (labels, values) = ([features.len()], [features.len(), features.dim]);
+            let writer = safetensors(features, source, &labels, &values).map_err(|error| match error {
+                WriteError::HeaderTooLong { .. } => {
+                    EvalError::TooManyNames { path: path.to_owned(), images: features.len() }
+                }
+                other => failed(io::Error::other(other)),
+            })?;
+            replace(path, |file| writer.write_to(file)).map_err(failed)
         }
-        features.values.iter().try_for_each(|x| file.write_all(&x.to_le_bytes()))
-    })
-    .map_err(|source| EvalError::Write { path: path.to_owned(), source })
+    }
 }
 
 /// Magic, version, length and a Python dictionary, padded with spaces so that the values start at a multiple of 64.
@@ -70,38 +70,38 @@ fn npy_header(rows: usize, columns: usize) -> Vec<u8> {
     [b"\x93NUMPY\x01\x00", &(length as u16).to_le_bytes()[..], &dictionary].concat()
 }
 
-fn has_labels(features: &Features) -> bool {
-    features.labels.iter().any(Option::is_some)
-}
-
-/// The length and the JSON header of the file. Labels come first: they are the wider type, and stay aligned so.
-fn safetensors_header(features: &Features, source: &dyn Source) -> Vec<u8> {
-    let (rows, mut header, mut offset) = (features.len(), Map::new(), 0);
-    let mut add = |name: &str, dtype: &str, shape: &[usize], bytes: usize| {
-        let entry = json!({ "dtype": dtype, "shape": shape, "data_offsets": [offset, offset + bytes] });
-        header.insert(name.to_owned(), entry);
-        offset += bytes;
-    };
-    if has_labels(features) {
-        add("labels", "I64", &[rows], rows * 8);
+/// The file of features, and of labels where there are any, of these shapes. Labels come first: they are the wider type,
+/// and stay aligned so.
+fn safetensors<'a>(
+    features: &'a Features,
+    source: &dyn Source,
+    labels: &'a [usize],
+    values: &'a [usize],
+) -> Result<Writer<'a>, WriteError> {
+    let mut tensors = Vec::new();
+    if features.labels.iter().any(Option::is_some) {
+        let content = Content::stream(|out| write_labels(out, features));
+        tensors.push(TensorToWrite { name: "labels", dtype: Dtype::I64, shape: labels, content });
     }
-    add("features", "F32", &[rows, features.dim], rows * features.dim * 4);
+    let content = Content::stream(|out| write_values(out, features));
+    tensors.push(TensorToWrite { name: "features", dtype: Dtype::F32, shape: values, content });
     let names: Vec<String> = features.indices.iter().map(|&index| source.name(index)).collect();
-    let metadata = json!({
-        "format": FEATURES_FORMAT,
-        "source": source.describe(),
-        "names": json!(names).to_string(),
-        "class_names": json!(source.class_names()).to_string(),
-    });
-    header.insert("__metadata__".to_owned(), metadata);
-    let mut header = Value::Object(header).to_string().into_bytes();
-    header.resize(header.len().next_multiple_of(8), b' ');
-    [&(header.len() as u64).to_le_bytes()[..], &header].concat()
+    let metadata = [
+        ("format", FEATURES_FORMAT.to_owned()),
+        ("source", source.describe()),
+        ("names", json!(names).to_string()),
+        ("class_names", json!(source.class_names()).to_string()),
+    ];
+    Writer::new(tensors, metadata)
 }
 
-fn write_labels(file: &mut impl Write, features: &Features) -> io::Result<()> {
+fn write_values(out: &mut dyn Write, features: &Features) -> io::Result<()> {
+    features.values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))
+}
+
+fn write_labels(out: &mut dyn Write, features: &Features) -> io::Result<()> {
     let mut labels = features.labels.iter().map(|label| label.map_or(-1, i64::from));
-    labels.try_for_each(|label| file.write_all(&label.to_le_bytes()))
+    labels.try_for_each(|label| out.write_all(&label.to_le_bytes()))
 }
 
 #[cfg(test)]
