@@ -121,6 +121,28 @@ mod tests {
     }
 
     #[test]
+    fn the_safetensors_file_is_this_one_byte_for_byte() {
+        let source = data::open("synthetic:train=10,size=16", data::Split::Train, 0).unwrap();
+        let features = Features { dim: 1, values: vec![1.0, -2.0], indices: vec![1, 0], labels: vec![Some(3), None] };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f.safetensors");
+        save(&path, &features, &*source).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        let header = std::str::from_utf8(&bytes[8..8 + length]).unwrap();
+        assert!(header.starts_with("{\"__metadata__\":{\"class_names\":\"[\\\"disks on rows\\\","), "{header}");
+        let (names, source) = ("[\\\"synthetic #1\\\",\\\"synthetic #0\\\"]", source.describe());
+        let metadata = format!("\"format\":\"dino-vmf features\",\"names\":\"{names}\",\"source\":\"{source}\"}},");
+        assert!(header.contains(&metadata), "{header}");
+        let tensors = "\"features\":{\"data_offsets\":[16,24],\"dtype\":\"F32\",\"shape\":[2,1]},\
+                       \"labels\":{\"data_offsets\":[0,16],\"dtype\":\"I64\",\"shape\":[2]}}";
+        assert!(header.trim_end().ends_with(tensors), "{header}");
+        assert_eq!(length % 8, 0);
+        let data = b"\x03\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\0\0\x80\x3f\0\0\0\xc0";
+        assert_eq!(&bytes[8 + length..], data);
+    }
+
+    #[test]
     fn only_known_extensions_are_written() {
         assert_eq!(FeatureFormat::of(Path::new("a/F.NPY")).unwrap(), FeatureFormat::Npy);
         assert_eq!(FeatureFormat::of(Path::new("f.safetensors")).unwrap(), FeatureFormat::Safetensors);
