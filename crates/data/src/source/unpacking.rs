@@ -1,7 +1,7 @@
 //! Files that a parser unpacks into, in the cache folder.
 //!
-//! What has no cheap random access (gzip, parquet) is unpacked once into a plain file. It gets its name when the whole
-//! index is done; a build that fails, or is killed, leaves nothing that a later one would take for complete.
+//! Formats without cheap random access (gzip, parquet) are unpacked once into a plain file. It gets its final name when
+//! the whole index is built; a build that fails or is killed leaves nothing that a later one would take for complete.
 
 use super::OpenError;
 use ::files::{finished_name, is_abandoned, unfinished_path};
@@ -10,18 +10,18 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// An entry that nobody has used for so long is not needed any more.
+/// Entries that were not used for so long are removed.
 const UNUSED: Duration = Duration::from_secs(90 * 24 * 3600);
 
 /// Large writes: an unpacked data set is many gigabytes.
 const BUFFER: usize = 1 << 20;
 
-/// The files of one build.
+/// The files that are unpacked while one index is built.
 pub(super) struct Unpacking {
     folder: PathBuf,
-    /// What the names of the files start with.
+    /// The names of the files begin with this: slot and version, see [`super::stamp`].
     stem: String,
-    /// The part of it that all states of the same data share.
+    /// The part of `stem` that does not change with the content of the data.
     slot: String,
     /// Files being written, by number.
     temporary: Vec<PathBuf>,
@@ -34,12 +34,13 @@ impl Unpacking {
         Self { folder, stem, slot, temporary: Vec::new(), needed: None, kept: false }
     }
 
-    /// Says about how much space will be needed, for the message when it is not there.
+    /// Sets the expected size, for the message when the disk is full.
     pub(super) fn expect_bytes(&mut self, bytes: u64) {
         self.needed = Some(bytes);
     }
 
-    /// A new file to write to, and the path under which the table will find it. [`Unpacking::finish`] ends it.
+    /// Creates a file, and returns it with the final path to put into the table. To be completed by
+    /// [`Unpacking::finish`].
     pub(super) fn create(&mut self) -> Result<(BufWriter<File>, PathBuf), OpenError> {
         let number = self.temporary.len();
         if number == 0 {
@@ -52,13 +53,13 @@ impl Unpacking {
         Ok((BufWriter::with_capacity(BUFFER, file), self.path(number)))
     }
 
-    /// Ends a file: everything in it is on the disk, or this is an error.
+    /// Flushes a file to the disk.
     pub(super) fn finish(&self, writer: BufWriter<File>) -> Result<(), OpenError> {
         let file = writer.into_inner().map_err(io::IntoInnerError::into_error);
         file.and_then(|file| file.sync_all()).map_err(|error| self.failed(error))
     }
 
-    /// The error to report when writing failed.
+    /// The error for a failed write, with the bytes written so far.
     pub(super) fn failed(&self, source: io::Error) -> OpenError {
         let written = self.temporary.iter().filter_map(|path| fs::metadata(path).ok()).map(|m| m.len()).sum();
         OpenError::Cache { folder: self.folder.clone(), written, needed: self.needed, source }
@@ -74,7 +75,7 @@ impl Unpacking {
         (0..self.temporary.len()).map(|number| self.path(number))
     }
 
-    /// Gives the files their names and returns their sizes.
+    /// Renames all files to their final names and returns their sizes.
     pub(super) fn keep(&mut self) -> Result<Vec<u64>, OpenError> {
         let rename = |(number, from): (usize, &PathBuf)| {
             let to = self.path(number);
@@ -86,7 +87,7 @@ impl Unpacking {
         Ok(sizes)
     }
 
-    /// Removes what was unpacked from the same data when it was in another state.
+    /// Removes files that were unpacked from earlier versions of the same data.
     pub(super) fn remove_older(&self) {
         let is_older = |name: &str| {
             let ours = name.strip_prefix(&self.slot).is_some_and(|rest| rest.starts_with('-'));
@@ -108,17 +109,17 @@ impl Drop for Unpacking {
     }
 }
 
-/// Removes what processes that were killed had half written, and entries that nobody has used for long. Other files in
-/// the folder are not touched: whoever chose it may keep other things there.
+/// Removes leftovers of killed processes and entries that were not used for long. Files with other names are not
+/// touched: the folder may be shared with something else.
 pub(super) fn remove_unused(folder: &Path) {
     let age = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok()?.elapsed().ok();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let Some((slot, ending)) = name.to_str().and_then(our_name) else { continue };
+        let Some((slot, ending)) = name.to_str().and_then(cache_name) else { continue };
         let path = entry.path();
         let is_unused = match ending {
             "tmp" => is_abandoned(&path),
-            // An index is as old as its last use, and so is what was unpacked for it.
+            // An index is touched at every use; the files that were unpacked for it are not.
             _ => {
                 let index = folder.join(format!("{slot}.index"));
                 age(&path) > Some(UNUSED) && (!index.exists() || age(&index) > Some(UNUSED))
@@ -130,10 +131,10 @@ pub(super) fn remove_unused(folder: &Path) {
     }
 }
 
-/// The slot and the ending of a file that is ours by its name.
-fn our_name(name: &str) -> Option<(&str, &str)> {
+/// The slot and the extension of a cache file (`tmp` for an unfinished one); none for any other name.
+fn cache_name(name: &str) -> Option<(&str, &str)> {
     if let Some(finished) = finished_name(name) {
-        return our_name(finished).map(|(slot, _)| (slot, "tmp"));
+        return cache_name(finished).map(|(slot, _)| (slot, "tmp"));
     }
     let (slot, rest) = name.split_at_checked(16)?;
     let (middle, ending) = rest.rsplit_once('.')?;
