@@ -93,7 +93,8 @@ impl InferenceArgs {
             PrecisionArg::F32 => CudaPrecision::F32,
             PrecisionArg::Bf16 => CudaPrecision::Bf16,
         };
-        let Chosen { device, no_gpu } = self.machine.choose_with(CudaOptions { precision, ..CudaOptions::default() })?;
+        let Chosen { device, no_gpu } =
+            self.machine.choose_with(CudaOptions { precision, ..CudaOptions::default() })?;
         match self.precision {
             PrecisionArg::Bf16 if !device.is_gpu() => Err(CliError::Bf16OnCpu { no_gpu }),
             _ => Ok(device),

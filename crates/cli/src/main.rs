@@ -3,7 +3,6 @@
 //! One file a command: parse, resolve, call, print. What is computed, and how, is in the crates below.
 
 mod args;
-mod backbone;
 mod bench;
 mod device;
 mod doctor;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ssl::recipe::Recipe;
 use text::count;
-use train::run::RunResult;
+use train::run::{BACKBONE_FILE, RunResult};
 
 use crate::output::shell;
 
@@ -26,12 +26,7 @@ pub fn table(result: &RunResult, run: &Path, data: &str, recipe: &Recipe) -> Str
     if let Some(verdict) = &result.verdict {
         text += &format!("warning: at the end {verdict}\n\n");
     }
-    text += &format!(
-        "weights   {run}/{} ({}/{}, DINO's names)\n",
-        crate::backbone::FILE,
-        recipe.arch(),
-        recipe.patch_size()
-    );
+    text += &format!("weights   {run}/{} ({}/{}, DINO's names)\n", BACKBONE_FILE, recipe.arch(), recipe.patch_size());
     text += &format!("next      dino-vmf features --weights {run} --data {data} --out features.safetensors\n");
     if result.knn.is_some() {
         text += &format!("          dino-vmf eval knn --weights {run} --data {data}\n");

@@ -4,17 +4,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use eval::{EvalError, Network, OnlineKnn, ReadOptions};
+use model::weights;
 use serde_json::json;
+use ssl::learner::BACKBONE;
 use ssl::memory::MemoryNeed;
 use ssl::pretraining::{self, Pretraining};
 use ssl::recipe::Recipe;
 use ssl::setup::learner_options;
 use ssl::{method, view_plan::ViewShape};
-use train::run::{KnnTable, RESULT_FILE, RunFolder, RunReader, RunResult};
+use train::run::{BACKBONE_FILE, KnnTable, RESULT_FILE, RunFolder, RunReader, RunResult};
 use train::{Outcome, Trainer};
 
 use crate::args::PretrainArgs;
-use crate::backbone;
 use crate::device::Chosen;
 use crate::error::CliError;
 use crate::images;
@@ -138,7 +139,7 @@ fn finished(folder: &RunFolder, recipe: &Recipe) -> Result<Option<RunResult>, Cl
         return Ok(None);
     }
     let is_there = checkpoints.latest_valid()?.checkpoint.is_some_and(|checkpoint| checkpoint.step() == total);
-    let result = RunReader::open(folder.root())?.result(total).filter(|_| folder.root().join(backbone::FILE).is_file());
+    let result = RunReader::open(folder.root())?.result(total).filter(|_| folder.root().join(BACKBONE_FILE).is_file());
     Ok(result.filter(|_| is_there))
 }
 
@@ -150,9 +151,10 @@ fn finish(
     should_stop: &dyn Fn() -> bool,
 ) -> Result<RunResult, CliError> {
     let (learner, folder) = (trainer.trained().learner(), trainer.folder());
-    let weights = backbone::to_safetensors(learner.layout(), &learner.teacher, &input_spec(recipe));
+    let metadata = input_spec(recipe).metadata();
+    let weights = weights::to_safetensors(learner.layout(), &learner.teacher, BACKBONE, metadata)?;
     learner.device().finish()?;
-    folder.write(backbone::FILE, &weights)?;
+    folder.write(BACKBONE_FILE, &weights)?;
     let table = |judge: &OnlineKnn| -> Result<KnnTable, CliError> {
         output::note("comparing with raw pixels and with the untrained network");
         let (vit, weights) = online_knn::untrained(recipe, learner.device())?;
@@ -191,7 +193,7 @@ fn print(result: &RunResult, args: &PretrainArgs, out: &Path, recipe: &Recipe) -
     }
     let mut object = result.to_json();
     object["run"] = json!(out.display().to_string());
-    object["weights"] = json!(out.join(backbone::FILE).display().to_string());
+    object["weights"] = json!(out.join(BACKBONE_FILE).display().to_string());
     output::result(&object.to_string())
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use data::loader::epoch_order;
-use data::sheet::{self, Layout, Row};
+use data::sheet::{self, Row, SheetGrid};
 use data::{CropGroup, DecodeLimits, Image, Loader, LoaderConfig, Reader, Source};
 use random::{Key, Purpose};
 use ssl::setup::loader_config;
@@ -79,7 +79,7 @@ fn legend(rows: &[Row], config: &LoaderConfig, args: &ViewsArgs) -> String {
         0 => String::new(),
         n => format!(", {} ({})", text::count(n, "local view"), side(views.local_size)),
     };
-    let zoom = match Layout::new(&[], views).zoom {
+    let zoom = match SheetGrid::new(&[], views).zoom {
         1 => String::new(),
         zoom => format!(", enlarged {zoom} times"),
     };

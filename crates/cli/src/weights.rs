@@ -7,9 +7,8 @@ use model::weights::{LoadOptions, LoadedVit, NetworkRole, WeightsFile};
 use ssl::recipe::{self, Recipe};
 use ssl::setup::vit_config;
 use tensor::Device;
-use train::run::{Checkpoint, RunReader};
+use train::run::{BACKBONE_FILE, Checkpoint, RunReader};
 
-use crate::backbone;
 use crate::error::CliError;
 use crate::online_knn::input_spec;
 use crate::output;
@@ -34,7 +33,7 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
             Ok(checkpoint) => of_run(checkpoint.path(), Some(NetworkRole::Teacher), &recipe, device)?,
             // The last resort: the backbone that a run exports at its end carries no checksum.
             Err(error) => {
-                let file = path.join(backbone::FILE);
+                let file = path.join(BACKBONE_FILE);
                 if !file.is_file() {
                     return Err(error);
                 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use common::{SMALL, program, run, small, write_bmp};
 use data::augment::crop;
 use data::decode::{DecodeLimits, decode};
-use data::sheet::Layout;
+use data::sheet::SheetGrid;
 use data::{Image, Loader, Split};
 use ssl::recipe::{Facts, RawRecipe};
 
@@ -39,7 +39,7 @@ fn the_views_on_the_sheet_are_those_that_pretrain_feeds() {
     let recipe = RawRecipe::from_file(&trained.join("config.toml")).unwrap().resolve(&facts).unwrap();
     let config = ssl::setup::loader_config(&recipe);
     assert_eq!((config.views.local_crops, config.views.local_size, config.seed), (3, (8, 8), 7));
-    let layout = Layout::new(&[(16, 16); 5], &config.views);
+    let layout = SheetGrid::new(&[(16, 16); 5], &config.views);
     let batch_size = config.batch_size;
     let batch = Loader::start(source, config, 1, 0, 2).unwrap().next().unwrap().unwrap();
     let (picture, zoom) = (picture(&sheet), layout.zoom);

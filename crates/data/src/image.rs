@@ -37,11 +37,11 @@ impl Image {
         Self { width, height, channels, pixels }
     }
 
-    /// Gives the image another size, keeping its memory. What it then shows is left over from before.
+    /// Changes the size and keeps the allocation. The pixels are unspecified until they are overwritten.
     ///
     /// # Panics
     /// When a size is zero.
-    pub fn reshape(&mut self, width: usize, height: usize, channels: usize) {
+    pub(crate) fn reshape(&mut self, width: usize, height: usize, channels: usize) {
         assert!(width > 0 && height > 0 && channels > 0, "an image has no side of zero: {width}x{height}x{channels}");
         (self.width, self.height, self.channels) = (width, height, channels);
         self.pixels.resize(width * height * channels, 0);

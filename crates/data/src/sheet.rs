@@ -81,14 +81,14 @@ impl Row {
     pub fn new(image: &Image, crops: Vec<Rect>, views: Vec<Image>, recipe: &MultiCrop) -> Self {
         assert_eq!((crops.len(), views.len()), (recipe.count(), recipe.count()), "views of a row");
         let size = (image.height, image.width);
-        let place = Layout::new(&[size], recipe).image(0);
+        let place = SheetGrid::new(&[size], recipe).image(0);
         Self { image: scaled(image, (place.height, place.width)), size, crops, views }
     }
 }
 
 /// Where everything lies on a sheet.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct SheetGrid {
     /// How many pixels of the sheet, in each direction, show one pixel of a view.
     pub zoom: usize,
     /// (height, width) of the sheet.
@@ -100,7 +100,7 @@ pub struct Layout {
     views: Vec<Rect>,
 }
 
-impl Layout {
+impl SheetGrid {
     /// A sheet of images with these sizes (height, width), and views by this recipe.
     pub fn new(images: &[(usize, usize)], recipe: &MultiCrop) -> Self {
         let (global, local) = (recipe.size(ViewKind::Global1), recipe.size(ViewKind::Local));
@@ -166,20 +166,20 @@ fn fit((height, width): (usize, usize), zoom: usize, place: (usize, usize)) -> (
 /// When a row was made by another recipe.
 pub fn draw(rows: &[Row], recipe: &MultiCrop, frames: bool) -> Result<Image, SheetError> {
     let sizes: Vec<_> = rows.iter().map(|row| row.size).collect();
-    let layout = Layout::new(&sizes, recipe);
-    let mut canvas = Canvas::new(layout.size)?;
+    let grid = SheetGrid::new(&sizes, recipe);
+    let mut canvas = Canvas::new(grid.size)?;
     for (r, row) in rows.iter().enumerate() {
-        let place = layout.image(r);
+        let place = grid.image(r);
         canvas.paste(&row.image, place, 1);
         for (v, view) in row.views.iter().enumerate() {
-            canvas.paste(view, layout.view(r, v), layout.zoom);
+            canvas.paste(view, grid.view(r, v), grid.zoom);
         }
         if frames {
             // Global views first: the parts of local ones are smaller and would be covered.
             for (v, crop) in row.crops.iter().enumerate() {
                 let part = scale_rect(*crop, row.size, place);
                 canvas.outline(part, if v < GLOBAL_VIEWS { OUTLINES.0 } else { OUTLINES.1 }, color(v));
-                canvas.outline(grown(layout.view(r, v), FRAME), FRAME, color(v));
+                canvas.outline(grown(grid.view(r, v), FRAME), FRAME, color(v));
             }
         }
     }

@@ -1,18 +1,16 @@
-//! What evaluation does to an image: no randomness, or little.
+//! The preprocessing of evaluation protocols, without randomness.
 
 use crate::Image;
-use crate::augment::crop::random_resized_crop;
 use crate::augment::resize::{Window, resize_window};
-use crate::augment::{Filter, center_crop, flip_horizontal, reduce, resize, resize_crop};
-use random::Key;
+use crate::augment::{Filter, center_crop, reduce, resize};
 
 /// Channel means that models trained on ImageNet expect to be subtracted.
 pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
-/// Channel deviations that models trained on ImageNet expect to be divided by.
+/// Standard deviations of the channels that models trained on ImageNet expect to be divided by.
 pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
 
-/// Means and deviations, channel by channel, that images are brought to (0, 1) with: those of ImageNet for colour, their
-/// averages for a single channel, and half and a quarter of the range where nothing is known.
+/// Means and standard deviations that normalise each channel: those of ImageNet for colour, their averages for a single
+/// channel, and 1/2 and 1/4 for any other number of channels.
 ///
 /// # Panics
 /// For no channels or more than [`MAX_CHANNELS`].
@@ -24,7 +22,7 @@ pub fn normalization(channels: usize) -> (&'static [f32], &'static [f32]) {
     }
 }
 
-/// Most channels of an image.
+/// Upper bound on the channels of an image.
 pub const MAX_CHANNELS: usize = 64;
 
 /// torchvision's `Resize(resize_short)` then `CenterCrop(crop)`.
@@ -59,7 +57,7 @@ impl EvalTransform {
 ///
 /// # Panics
 /// When `size` is zero.
-pub fn resize_short_side(image: &Image, size: usize, filter: Filter) -> Image {
+fn resize_short_side(image: &Image, size: usize, filter: Filter) -> Image {
     let long = |long: usize, short: usize| (size as u128 * long as u128 / short as u128) as usize;
     let target = if image.width <= image.height {
         (long(image.height, image.width), size)
@@ -67,51 +65,6 @@ pub fn resize_short_side(image: &Image, size: usize, filter: Filter) -> Image {
         (size, long(image.width, image.height))
     };
     resize(image, target, filter)
-}
-
-/// torchvision's `RandomResizedCrop` and a random mirror: how a linear probe is trained.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TrainTransform {
-    /// (height, width) of the result.
-    pub size: (usize, usize),
-    /// Range of the share of the image's area that is shown.
-    pub scale: (f64, f64),
-    /// Range of the aspect ratio, width to height.
-    pub ratio: (f64, f64),
-    /// How it is resized.
-    pub filter: Filter,
-    /// Probability of mirroring.
-    pub flip_probability: f64,
-}
-
-impl Default for TrainTransform {
-    /// The linear probe of DINO and iBOT.
-    fn default() -> Self {
-        Self {
-            size: (224, 224),
-            scale: (0.08, 1.0),
-            ratio: (3.0 / 4.0, 4.0 / 3.0),
-            filter: Filter::Bilinear,
-            flip_probability: 0.5,
-        }
-    }
-}
-
-impl TrainTransform {
-    /// Applies the transform with the draws of `key`.
-    ///
-    /// # Panics
-    /// When one of its sizes is zero.
-    pub fn apply(&self, image: &Image, key: Key) -> Image {
-        let mut stream = key.stream();
-        let flip = stream.chance(self.flip_probability);
-        let rect = random_resized_crop(image.height, image.width, self.scale, self.ratio, &mut stream);
-        let mut out = resize_crop(image, rect, self.size, self.filter);
-        if flip {
-            flip_horizontal(&mut out);
-        }
-        out
-    }
 }
 
 /// Pillow's `thumbnail` with Lanczos: the largest image of the same aspect within `size` = (height, width). Never
@@ -162,35 +115,12 @@ fn thumbnail_size((have_h, have_w): (usize, usize), (height, width): (usize, usi
 /// # Panics
 /// When the image is not RGB.
 pub fn normalize_chw(image: &Image) -> Vec<f32> {
-    normalize_chw_with(image, IMAGENET_MEAN, IMAGENET_STD)
-}
-
-/// As [`normalize_chw`] with other statistics.
-///
-/// # Panics
-/// When the image is not RGB.
-pub fn normalize_chw_with(image: &Image, mean: [f32; 3], std: [f32; 3]) -> Vec<f32> {
     let pixels = crate::augment::color::rgb(image);
     let mut out = Vec::with_capacity(pixels.len() * 3);
     for c in 0..3 {
         // 256 divisions instead of one for every pixel.
-        let table: [f32; 256] = std::array::from_fn(|v| (v as f32 / 255.0 - mean[c]) / std[c]);
+        let table: [f32; 256] = std::array::from_fn(|v| (v as f32 / 255.0 - IMAGENET_MEAN[c]) / IMAGENET_STD[c]);
         out.extend(pixels.iter().map(|p| table[usize::from(p[c])]));
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use random::Purpose;
-
-    #[test]
-    fn a_train_crop_is_a_function_of_its_key() {
-        let image = Image::from_pixels(30, 20, 3, (0..1800).map(|i| (i % 256) as u8).collect());
-        let transform = TrainTransform { size: (16, 16), ..Default::default() };
-        let key = Key::new(3, Purpose::View).sample(8);
-        assert_eq!(transform.apply(&image, key), transform.apply(&image, key));
-        assert_ne!(transform.apply(&image, key), transform.apply(&image, key.sample(9)));
-    }
 }

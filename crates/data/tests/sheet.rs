@@ -2,7 +2,7 @@
 
 use data::augment::{Rect, crop};
 use data::decode::{DecodeLimits, decode};
-use data::sheet::{Layout, Row, draw, to_png};
+use data::sheet::{Row, SheetGrid, draw, to_png};
 use data::views::MultiCrop;
 use data::{Image, Split, open};
 use random::{Key, Purpose};
@@ -36,7 +36,7 @@ fn every_view_is_on_the_sheet_byte_for_byte_with_and_without_frames() {
         let rows = rows(size, &recipe);
         for frames in [true, false] {
             let sheet = draw(&rows, &recipe, frames).unwrap();
-            let layout = Layout::new(&[(size, size); 3], &recipe);
+            let layout = SheetGrid::new(&[(size, size); 3], &recipe);
             assert_eq!((sheet.height, sheet.width), layout.size);
             for (r, row) in rows.iter().enumerate() {
                 for (v, view) in row.views.iter().enumerate() {
@@ -53,7 +53,7 @@ fn every_view_is_on_the_sheet_byte_for_byte_with_and_without_frames() {
 fn nothing_overlaps_and_everything_is_on_the_sheet() {
     let sizes = [(300, 400), (400, 300), (7, 5000), (5000, 7), (1, 1)];
     for recipe in [MultiCrop::dino(), MultiCrop::msn(), recipe(224, 96, 0), recipe(64, 96, 3), recipe(8, 1, 40)] {
-        let layout = Layout::new(&sizes, &recipe);
+        let layout = SheetGrid::new(&sizes, &recipe);
         let mut places: Vec<Rect> = (0..sizes.len()).map(|r| layout.image(r)).collect();
         places.extend(
             (0..sizes.len()).flat_map(|r| (0..recipe.count()).map(move |v| (r, v))).map(|(r, v)| layout.view(r, v)),

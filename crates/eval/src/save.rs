@@ -4,17 +4,15 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use data::Source;
-use serde_json::{Map, Value, json};
+use files::replace;
+use files::safetensors::{Content, Dtype, TensorToWrite, WriteError, Writer};
+use serde_json::json;
 
 use crate::error::EvalError;
 use crate::features::Features;
-use files::replace;
 
 /// What a safetensors file of features says of its format.
 pub const FEATURES_FORMAT: &str = "dino-vmf features";
-
-/// A header longer than this cannot be read back: the format's limit.
-const MAX_HEADER: usize = 100_000_000;
 
 /// How features are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,22 +38,24 @@ impl FeatureFormat {
 /// Writes the features of a source in the format that the file's name asks for. The file is there completely or not at
 /// all.
 pub fn save(path: &Path, features: &Features, source: &dyn Source) -> Result<(), EvalError> {
-    let format = FeatureFormat::of(path)?;
-    let header = match format {
-        FeatureFormat::Npy => npy_header(features.len(), features.dim),
-        FeatureFormat::Safetensors => safetensors_header(features, source),
-    };
-    if header.len() > MAX_HEADER {
-        return Err(EvalError::TooManyNames { path: path.to_owned(), images: features.len() });
-    }
-    replace(path, |file| {
-        file.write_all(&header)?;
-        if format == FeatureFormat::Safetensors && has_labels(features) {
-            write_labels(file, features)?;
+    let failed = |source| EvalError::Write { path: path.to_owned(), source };
+    match FeatureFormat::of(path)? {
+        FeatureFormat::Npy => replace(path, |file| {
+            file.write_all(&npy_header(features.len(), features.dim))?;
+            write_values(file, features)
+        })
+        .map_err(failed),
+        FeatureFormat::Safetensors => {
+            let (labels, values) = ([features.len()], [features.len(), features.dim]);
+            let writer = safetensors(features, source, &labels, &values).map_err(|error| match error {
+                WriteError::HeaderTooLong { .. } => {
+                    EvalError::TooManyNames { path: path.to_owned(), images: features.len() }
+                }
+                other => failed(io::Error::other(other)),
+            })?;
+            replace(path, |file| writer.write_to(file)).map_err(failed)
         }
-        features.values.iter().try_for_each(|x| file.write_all(&x.to_le_bytes()))
-    })
-    .map_err(|source| EvalError::Write { path: path.to_owned(), source })
+    }
 }
 
 /// Magic, version, length and a Python dictionary, padded with spaces so that the values start at a multiple of 64.
@@ -70,38 +70,38 @@ fn npy_header(rows: usize, columns: usize) -> Vec<u8> {
     [b"\x93NUMPY\x01\x00", &(length as u16).to_le_bytes()[..], &dictionary].concat()
 }
 
-fn has_labels(features: &Features) -> bool {
-    features.labels.iter().any(Option::is_some)
-}
-
-/// The length and the JSON header of the file. Labels come first: they are the wider type, and stay aligned so.
-fn safetensors_header(features: &Features, source: &dyn Source) -> Vec<u8> {
-    let (rows, mut header, mut offset) = (features.len(), Map::new(), 0);
-    let mut add = |name: &str, dtype: &str, shape: &[usize], bytes: usize| {
-        let entry = json!({ "dtype": dtype, "shape": shape, "data_offsets": [offset, offset + bytes] });
-        header.insert(name.to_owned(), entry);
-        offset += bytes;
-    };
-    if has_labels(features) {
-        add("labels", "I64", &[rows], rows * 8);
+/// The file of features, and of labels where there are any, of these shapes. Labels come first: they are the wider type,
+/// and stay aligned so.
+fn safetensors<'a>(
+    features: &'a Features,
+    source: &dyn Source,
+    labels: &'a [usize],
+    values: &'a [usize],
+) -> Result<Writer<'a>, WriteError> {
+    let mut tensors = Vec::new();
+    if features.labels.iter().any(Option::is_some) {
+        let content = Content::stream(|out| write_labels(out, features));
+        tensors.push(TensorToWrite { name: "labels", dtype: Dtype::I64, shape: labels, content });
     }
-    add("features", "F32", &[rows, features.dim], rows * features.dim * 4);
+    let content = Content::stream(|out| write_values(out, features));
+    tensors.push(TensorToWrite { name: "features", dtype: Dtype::F32, shape: values, content });
     let names: Vec<String> = features.indices.iter().map(|&index| source.name(index)).collect();
-    let metadata = json!({
-        "format": FEATURES_FORMAT,
-        "source": source.describe(),
-        "names": json!(names).to_string(),
-        "class_names": json!(source.class_names()).to_string(),
-    });
-    header.insert("__metadata__".to_owned(), metadata);
-    let mut header = Value::Object(header).to_string().into_bytes();
-    header.resize(header.len().next_multiple_of(8), b' ');
-    [&(header.len() as u64).to_le_bytes()[..], &header].concat()
+    let metadata = [
+        ("format", FEATURES_FORMAT.to_owned()),
+        ("source", source.describe()),
+        ("names", json!(names).to_string()),
+        ("class_names", json!(source.class_names()).to_string()),
+    ];
+    Writer::new(tensors, metadata)
 }
 
-fn write_labels(file: &mut impl Write, features: &Features) -> io::Result<()> {
+fn write_values(out: &mut dyn Write, features: &Features) -> io::Result<()> {
+    features.values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))
+}
+
+fn write_labels(out: &mut dyn Write, features: &Features) -> io::Result<()> {
     let mut labels = features.labels.iter().map(|label| label.map_or(-1, i64::from));
-    labels.try_for_each(|label| file.write_all(&label.to_le_bytes()))
+    labels.try_for_each(|label| out.write_all(&label.to_le_bytes()))
 }
 
 #[cfg(test)]
@@ -118,6 +118,28 @@ mod tests {
         }
         let text = String::from_utf8_lossy(&npy_header(3, 192)[10..]).into_owned();
         assert_eq!(text.trim_end(), "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 192), }");
+    }
+
+    #[test]
+    fn the_safetensors_file_is_this_one_byte_for_byte() {
+        let source = data::open("synthetic:train=10,size=16", data::Split::Train, 0).unwrap();
+        let features = Features { dim: 1, values: vec![1.0, -2.0], indices: vec![1, 0], labels: vec![Some(3), None] };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f.safetensors");
+        save(&path, &features, &*source).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        let header = std::str::from_utf8(&bytes[8..8 + length]).unwrap();
+        assert!(header.starts_with("{\"__metadata__\":{\"class_names\":\"[\\\"disks on rows\\\","), "{header}");
+        let (names, source) = ("[\\\"synthetic #1\\\",\\\"synthetic #0\\\"]", source.describe());
+        let metadata = format!("\"format\":\"dino-vmf features\",\"names\":\"{names}\",\"source\":\"{source}\"}},");
+        assert!(header.contains(&metadata), "{header}");
+        let tensors = "\"features\":{\"data_offsets\":[16,24],\"dtype\":\"F32\",\"shape\":[2,1]},\
+                       \"labels\":{\"data_offsets\":[0,16],\"dtype\":\"I64\",\"shape\":[2]}}";
+        assert!(header.trim_end().ends_with(tensors), "{header}");
+        assert_eq!(length % 8, 0);
+        let data = b"\x03\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\0\0\x80\x3f\0\0\0\xc0";
+        assert_eq!(&bytes[8 + length..], data);
     }
 
     #[test]

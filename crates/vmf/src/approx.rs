@@ -31,7 +31,7 @@ pub struct LogNormalizer<T> {
 impl<T: Real> LogNormalizer<T> {
     /// The smallest dimension offered. At p <= 4 the approximate `A` is not even positive, and at p = 8 `Delta` is off
     /// by up to 0.04.
-    pub const SMALLEST_DIMENSION: usize = 16;
+    const SMALLEST_DIMENSION: usize = 16;
 
     /// The approximation for the unit sphere of R^p; an error below [`Self::SMALLEST_DIMENSION`].
     pub fn new(p: usize) -> Result<Self, Error> {

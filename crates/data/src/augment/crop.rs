@@ -38,7 +38,7 @@ const ATTEMPTS: usize = 10;
 /// aspect ratio (width to height) log-uniform in `ratio`, anywhere in the image.
 ///
 /// Draw order: area, ratio, top, left. After ten rectangles that do not fit, the largest centred one of a legal ratio.
-pub fn random_resized_crop(
+pub(crate) fn random_resized_crop(
     height: usize,
     width: usize,
     scale: (f64, f64),

@@ -21,7 +21,7 @@ use crate::source::RGB;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use thiserror::Error;
 
-/// What a file may ask for.
+/// Upper bounds on an image, checked before memory is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeLimits {
     /// Width times height.
@@ -50,7 +50,7 @@ impl DecodeLimits {
     }
 }
 
-/// Why bytes did not become an image.
+/// Why an image could not be decoded.
 #[derive(Debug, Error)]
 pub enum DecodeError {
     /// No bytes at all.
@@ -122,13 +122,13 @@ pub enum DecodeError {
     },
 }
 
-/// The formats, for people.
-pub const FORMATS: &str = "JPEG, PNG, WebP, BMP, GIF, TIFF";
+/// The formats, as messages list them.
+pub(crate) const FORMATS: &str = "JPEG, PNG, WebP, BMP, GIF, TIFF";
 
 /// File name extensions of those formats, in lower case.
-pub const EXTENSIONS: [&str; 10] = ["jpg", "jpeg", "jpe", "jfif", "png", "webp", "bmp", "gif", "tif", "tiff"];
+pub(crate) const EXTENSIONS: [&str; 10] = ["jpg", "jpeg", "jpe", "jfif", "png", "webp", "bmp", "gif", "tif", "tiff"];
 
-/// By how much smaller than it is a JPEG may be decoded: its blocks can be turned into fewer pixels at less cost.
+/// The reduced sizes at which a JPEG can be decoded: its 8x8 blocks are turned into fewer pixels, which is faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// Every pixel.
@@ -156,7 +156,7 @@ impl Reduction {
     }
 }
 
-/// Decodes file after file to images with one number of channels, using memory again where it can.
+/// Decodes files to images with a fixed number of channels. Reuses its buffers.
 pub struct Decoder {
     limits: DecodeLimits,
     channels: usize,
@@ -170,13 +170,13 @@ impl Decoder {
         Self { limits, channels, scratch: Vec::new() }
     }
 
-    /// Decodes a whole file into `image`, whose old content is lost.
+    /// Decodes a whole file into `image`, which is overwritten.
     pub fn decode(&mut self, bytes: &[u8], image: &mut Image) -> Result<(), DecodeError> {
         self.decode_reduced(bytes, &mut |_, _| Reduction::None, image).map(|_| ())
     }
 
-    /// As [`Self::decode`], but smaller where the format can do that for less. `reduce` is told the height and width, once or
-    /// not at all, and says how much smaller will do. Returns what was done.
+    /// As [`Self::decode`], at a reduced size where the format decodes that faster. `reduce` is called with height and width at
+    /// most once, and returns the reduction that is acceptable. Returns the reduction that was applied.
     pub fn decode_reduced(
         &mut self,
         bytes: &[u8],
@@ -202,7 +202,7 @@ impl Decoder {
         if decoded.is_ok() || wanted == Reduction::None {
             return decoded;
         }
-        // Whether an image can be read must not depend on how large it is wanted.
+        // The limits apply to the full size: whether an image is readable must not depend on the reduction.
         self.guarded(bytes, format, &mut |_, _| Reduction::None, image)
     }
 

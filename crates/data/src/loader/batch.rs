@@ -1,8 +1,8 @@
-//! What the loader hands out, and the batch under construction.
+//! Batches: the finished one that the loader returns, and the pending one that workers fill.
 
 use super::LoaderConfig;
 use super::order::{Place, Shard};
-use super::workbench::Workbench;
+use super::scratch::Scratch;
 use crate::Image;
 use crate::views::{Finish, GLOBAL_VIEWS, ViewKind, ViewParams};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ pub struct CropGroup {
     pub count: usize,
     /// All views, each height x width x channels, view-major: view `v` of sample `b` is number `v * batch + b`.
     pub pixels: Vec<u8>,
-    /// What is left to do to each view, in the same order; empty where the loader has done it.
+    /// The pixel operations that are left to do on each view, in the same order; empty if the loader has done them.
     pub finish: Vec<Finish>,
 }
 
@@ -47,34 +47,34 @@ pub struct Batch {
     pub keys: Vec<u64>,
     /// The global views, then the local ones if there are any.
     pub groups: Vec<CropGroup>,
-    /// Images that could not be read, each named only in the first batch that missed it.
+    /// Unreadable images, each reported only in the first batch that it was missing from.
     pub substituted: Vec<BadSample>,
 }
 
-/// An image that could not be read.
+/// An unreadable image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSample {
     /// Its number in the source.
     pub index: u64,
     /// Its name in the source.
     pub name: String,
-    /// What is wrong with it.
+    /// Why it cannot be read.
     pub reason: String,
 }
 
-/// Sizes of the groups of a batch.
+/// The sizes of a batch: its samples and the views of each.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(super) struct BatchShape {
     pub batch_size: usize,
     /// Bytes of a pixel.
     channels: usize,
-    /// Whether views are finished by the loader.
+    /// Whether the loader does all pixel operations, see [`LoaderConfig::finish`].
     finished: bool,
     /// (height, width), views per image.
     groups: Vec<((usize, usize), usize)>,
 }
 
-impl Layout {
+impl BatchShape {
     pub(super) fn new(config: &LoaderConfig) -> Self {
         let LoaderConfig { batch_size, ref views, channels, finish: finished, .. } = *config;
         let mut groups = vec![(views.size(ViewKind::Global1), GLOBAL_VIEWS)];
@@ -84,12 +84,12 @@ impl Layout {
         Self { batch_size, channels, finished, groups }
     }
 
-    /// Of so many views, those that are left to others to finish.
+    /// How many of `count` views are left for the caller to finish: all or none.
     fn unfinished(&self, count: usize) -> usize {
         if self.finished { 0 } else { count }
     }
 
-    /// Empty groups, or nothing where the memory is not there.
+    /// Allocates zeroed groups; none if there is not enough memory.
     pub(super) fn allocate(&self) -> Option<Vec<CropGroup>> {
         let group = |&((height, width), views): &((usize, usize), usize)| {
             let count = views.checked_mul(self.batch_size)?;
@@ -105,7 +105,7 @@ impl Layout {
         self.groups.iter().map(group).collect()
     }
 
-    /// True where these groups were made for this layout and can be filled again.
+    /// Whether these groups have this shape and can be reused.
     pub(super) fn fits(&self, groups: &[CropGroup]) -> bool {
         let alike = |(group, &((height, width), views)): (&CropGroup, &((usize, usize), usize))| {
             let count = views * self.batch_size;
@@ -117,11 +117,11 @@ impl Layout {
     }
 }
 
-/// How one sample of a batch turned out.
+/// The outcome of one sample.
 pub(super) struct Filled {
-    /// The image shown; nothing where no readable one was found.
+    /// The image shown; none if no readable one was found.
     pub sample: Option<u64>,
-    /// Images passed over on the way.
+    /// Unreadable images that were skipped before it.
     pub bad: Vec<BadSample>,
 }
 
@@ -135,15 +135,15 @@ pub(super) struct Pending {
     content: Mutex<Content>,
 }
 
-/// What a batch consists of so far.
+/// The part of a pending batch that workers write to.
 pub(super) struct Content {
     pub samples: Vec<u64>,
     pub groups: Vec<CropGroup>,
-    /// Bad images by sample, in the order in which workers met them.
+    /// Unreadable images with the sample they were to be, in no particular order.
     pub bad: Vec<(usize, Vec<BadSample>)>,
-    /// A sample has no image.
+    /// Whether some sample found no readable image.
     pub unfilled: bool,
-    /// A worker panicked: over which image, and its message.
+    /// The panic of a worker: the image's name and the message.
     pub panic: Option<(String, String)>,
 }
 
@@ -160,12 +160,12 @@ impl Pending {
         Self { place, order, shard, batch_size, done: AtomicUsize::new(0), content: Mutex::new(content) }
     }
 
-    /// Where sample `slot` stands in the epoch's order.
+    /// The index of sample `slot` in the epoch's order.
     pub(super) fn rank(&self, slot: usize) -> usize {
         self.shard.rank(self.place.position, self.batch_size, slot)
     }
 
-    /// The image whose turn sample `slot` is, readable or not.
+    /// The image whose turn it is in sample `slot`, readable or not: see [`Batch::keys`].
     pub(super) fn key(&self, slot: usize) -> u64 {
         self.order[self.rank(slot)].into()
     }
@@ -183,8 +183,8 @@ impl Pending {
         self.done.load(Ordering::Acquire) == self.batch_size
     }
 
-    /// Puts a sample and its views in their place. True for the last one.
-    pub(super) fn put(&self, slot: usize, outcome: Result<Filled, (String, String)>, bench: &Workbench) -> bool {
+    /// Stores the outcome of a sample and its views. True if this completes the batch.
+    pub(super) fn put(&self, slot: usize, outcome: Result<Filled, (String, String)>, scratch: &Scratch) -> bool {
         let mut content = self.content();
         match outcome {
             Err(panic) => content.panic = Some(panic),
@@ -196,7 +196,7 @@ impl Pending {
                     None => content.unfilled = true,
                     Some(sample) => {
                         content.samples[slot] = sample;
-                        content.copy_views(slot, self.batch_size, bench.views());
+                        content.copy_views(slot, self.batch_size, scratch.views());
                     }
                 }
             }

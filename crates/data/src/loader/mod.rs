@@ -4,18 +4,18 @@
 //! where a run was interrupted, not of which thread was faster. Memory is bounded by `prefetch` batches and one image for
 //! each worker.
 //!
-//! An image that cannot be read does not end the run: the next readable one in the epoch's order takes its place, and the
-//! batch says so. Too many of them do.
+//! An unreadable image does not end the run: the next readable one in the epoch's order is substituted, and the batch
+//! reports it. More than [`LoaderConfig::max_bad_share`] of them are an error.
 
 mod batch;
-mod effort;
 mod order;
-mod workbench;
+mod scratch;
+mod timing;
 mod worker;
 
 pub use batch::{BadSample, Batch, CropGroup};
 pub use order::{Shard, batches_per_epoch, epoch_order};
-pub use workbench::Decoding;
+pub use scratch::Decoding;
 
 use crate::source::Source;
 use crate::transform::MAX_CHANNELS;
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use worker::Shared;
 
-/// How to load.
+/// Settings of a [`Loader`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoaderConfig {
     /// Samples of a batch.
@@ -40,17 +40,18 @@ pub struct LoaderConfig {
     pub seed: u64,
     /// Threads that read and augment.
     pub workers: usize,
-    /// Batches in work or ready ahead of the caller: the bound on memory.
+    /// Batches prepared ahead of the caller. Bounds the memory.
     pub prefetch: usize,
-    /// What views to make.
+    /// The multi-crop settings.
     pub views: MultiCrop,
-    /// Channels that images are brought to: 3 for colour, 1 for grey.
+    /// Channels that images are converted to: 3 for colour, 1 for grey.
     pub channels: usize,
-    /// How faithfully images are decoded.
+    /// Whether JPEGs may be decoded at a reduced size.
     pub decoding: Decoding,
-    /// Whether views are finished here. If not, batches say what is left to do: see [`CropGroup::finish`].
+    /// Whether the loader does the pixel operations (colours, blur, solarisation). If not, batches carry their parameters:
+    /// see [`CropGroup::finish`].
     pub finish: bool,
-    /// Share of the source's images that may be unreadable before the run is refused.
+    /// Share of the source's images that may be unreadable; more are an error.
     pub max_bad_share: f64,
 }
 
@@ -75,7 +76,7 @@ impl Default for LoaderConfig {
 /// Why there is no (further) batch.
 #[derive(Debug, Error)]
 pub enum LoaderError {
-    /// Not one whole batch.
+    /// Fewer images than one batch.
     #[error(
         "a batch of {batch_size} does not fit into {images} images ({source_name}): use a batch of at most {images}"
     )]
@@ -97,10 +98,10 @@ pub enum LoaderError {
         /// What it should be.
         expected: &'static str,
     },
-    /// A setting of the views out of its range.
+    /// A multi-crop setting out of its range.
     #[error("view setting {0}")]
     Views(#[from] ViewsError),
-    /// More images than an order can number.
+    /// More images than 32 bits can number.
     #[error("{images} images are more than one run can order ({})", u32::MAX)]
     TooManyImages {
         /// Images there are.
@@ -130,25 +131,25 @@ pub enum LoaderError {
         /// The first ten, in the order they came up.
         first: Vec<BadSample>,
     },
-    /// A defect of this program, met by a worker.
+    /// A worker panicked: a defect of this program.
     #[error(
         "a data worker failed on {name}: {message}. This is a defect of the program; without this image it will go on"
     )]
     WorkerPanicked {
-        /// The image it was busy with.
+        /// The image it was reading.
         name: String,
         /// The panic's message.
         message: String,
     },
-    /// The system gave no thread.
+    /// A thread could not be started.
     #[error("data worker {worker} could not be started: {source}. Try fewer workers")]
     Thread {
-        /// Which one.
+        /// The number of the worker.
         worker: usize,
         /// What the system said.
         source: std::io::Error,
     },
-    /// The system gave no memory.
+    /// Allocating a batch failed.
     #[error(
         "there is no memory for another batch of {batch_size}. Try a smaller batch, less prefetch or smaller views"
     )]
@@ -165,7 +166,7 @@ fn list(samples: &[BadSample]) -> String {
     samples.iter().map(|s| format!("\n  {}: {}", s.name, s.reason)).collect()
 }
 
-/// Bad images that an error spells out.
+/// Unreadable images that an error lists.
 const LISTED: usize = 10;
 
 /// Loads the batches of a range of epochs.
@@ -270,15 +271,15 @@ impl Loader {
         self.waited
     }
 
-    /// For somebody whose network waits for data: which part of the work is slow, and what helps.
+    /// Advice for a run that waits for data: the slowest stage, and what makes it faster.
     pub fn advice(&self) -> String {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        self.shared.efforts.sum().advice(self.shared.config.decoding, self.threads.len(), cores)
+        self.shared.timings.sum().advice(self.shared.config.decoding, self.threads.len(), cores)
     }
 
-    /// Takes a batch back so that its memory serves a later one.
+    /// Takes a batch back to reuse its buffers.
     pub fn recycle(&mut self, batch: Batch) {
-        if self.shared.layout.fits(&batch.groups) {
+        if self.shared.shape.fits(&batch.groups) {
             let mut state = self.shared.state();
             if state.spare.len() < self.shared.config.prefetch {
                 state.spare.push(batch.groups);
@@ -295,7 +296,7 @@ impl Loader {
                 Some(oldest) if oldest.is_complete() => break state.pending.pop_front(),
                 None if state.exhausted => break None,
                 _ if state.out_of_memory => {
-                    return Err(LoaderError::OutOfMemory { batch_size: self.shared.layout.batch_size });
+                    return Err(LoaderError::OutOfMemory { batch_size: self.shared.shape.batch_size });
                 }
                 _ => state = self.shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
@@ -310,7 +311,7 @@ impl Loader {
         }))
     }
 
-    /// Names the bad images and judges whether the batch may be used.
+    /// Reports new unreadable images, and fails if there are too many.
     fn finish(&mut self, pending: &Pending, mut content: Content) -> Result<Batch, LoaderError> {
         if let Some((name, message)) = content.panic {
             return Err(LoaderError::WorkerPanicked { name, message });
@@ -343,14 +344,14 @@ fn allowed_bad(share: f64, images: usize) -> usize {
     if share == 0.0 { 0 } else { ((share * images as f64) as usize).max(1) }
 }
 
-/// Most threads of a loader.
+/// Upper bound on the threads of a loader.
 const MAX_WORKERS: usize = 1024;
 
 impl Drop for Loader {
     fn drop(&mut self) {
         self.shared.stop();
         for thread in self.threads.drain(..) {
-            // A worker catches its own panics; there is nothing to learn from its end.
+            // Workers catch their own panics, so this is never an error.
             _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! The order of an epoch, and where in the run a batch stands.
+//! The order of samples within an epoch, and of batches within a run.
 
 use random::{Key, Purpose};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ pub fn epoch_order(seed: u64, epoch: u64, len: u32) -> Vec<u32> {
     order
 }
 
-/// Whole batches in an epoch; what is left over is dropped, and is other images in every epoch.
+/// Whole batches in an epoch. The remaining images are dropped; they differ from epoch to epoch.
 pub fn batches_per_epoch(images: usize, batch_size: usize) -> usize {
     images / batch_size.max(1)
 }
@@ -22,31 +22,31 @@ pub(super) struct Place {
     pub position: usize,
 }
 
-/// One of several loaders that prepare the samples of every step together, each for its own device. What a step consists
-/// of does not depend on how many they are, only on the sum of their batches.
+/// One of several loaders that share the samples of every step, one loader for each device. The samples of a step do not
+/// depend on the number of loaders, only on the sum of their batch sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Which one, from 0.
+    /// The number of this loader, from 0.
     pub number: usize,
-    /// How many there are.
+    /// The number of loaders.
     pub of: usize,
 }
 
 impl Default for Shard {
-    /// All alone.
+    /// A single loader.
     fn default() -> Self {
         Self { number: 0, of: 1 }
     }
 }
 
 impl Shard {
-    /// Where in the epoch's order sample `slot` of batch `position` stands.
+    /// The index in the epoch's order of sample `slot` of batch `position`.
     pub(super) fn rank(&self, position: usize, batch_size: usize, slot: usize) -> usize {
         (position * self.of + self.number) * batch_size + slot
     }
 }
 
-/// Hands out places in order, with the permutation that belongs to each.
+/// Iterates over the batches of a run, with the permutation of each one's epoch.
 pub(super) struct Schedule {
     seed: u64,
     len: u32,

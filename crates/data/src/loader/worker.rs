@@ -1,10 +1,10 @@
-//! The threads' side: taking samples, reading, making views.
+//! The worker threads: they take samples from the queue, read images and make views.
 
 use super::LoaderConfig;
-use super::batch::{BadSample, CropGroup, Filled, Layout, Pending};
-use super::effort::Efforts;
+use super::batch::{BadSample, BatchShape, CropGroup, Filled, Pending};
 use super::order::Schedule;
-use super::workbench::Workbench;
+use super::scratch::Scratch;
+use super::timing::Timings;
 use crate::decode::DecodeError;
 use crate::source::{ReadError, Source};
 use random::{Key, Purpose};
@@ -12,45 +12,45 @@ use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What all threads of a loader see.
+/// The state that all threads of a loader share.
 pub(super) struct Shared {
     pub source: Arc<dyn Source>,
     pub config: LoaderConfig,
-    /// Where the workers' time went.
-    pub efforts: Efforts,
-    pub layout: Layout,
-    /// Unreadable images that are put up with.
+    /// Time spent by the workers, by stage.
+    pub timings: Timings,
+    pub shape: BatchShape,
+    /// Unreadable images that are tolerated.
     pub allowed_bad: usize,
     state: Mutex<State>,
     /// Signalled when there may be a sample to take.
     pub work: Condvar,
     /// Signalled when a batch is complete, or never will be.
     pub ready: Condvar,
-    /// Images whose content is unreadable. It saves reading them again; it decides nothing.
+    /// Images that failed to decode, so that they are not read again. Has no effect on the batches.
     known_bad: Mutex<HashMap<u32, BadSample>>,
 }
 
 /// The queue of batches, oldest first.
 pub(super) struct State {
     pub pending: VecDeque<Arc<Pending>>,
-    /// First sample of the newest batch that no worker has taken.
+    /// The next sample of the newest batch to be taken by a worker.
     next_slot: usize,
     schedule: Schedule,
     /// All batches have been handed out to workers.
     pub exhausted: bool,
     pub stop: bool,
-    /// There was no memory for another batch.
+    /// Allocating another batch failed.
     pub out_of_memory: bool,
-    /// Buffers to use again.
+    /// Recycled buffers.
     pub spare: Vec<Vec<CropGroup>>,
 }
 
 impl Shared {
     pub(super) fn new(source: Arc<dyn Source>, config: LoaderConfig, allowed_bad: usize, schedule: Schedule) -> Self {
-        let layout = Layout::new(&config);
+        let shape = BatchShape::new(&config);
         let state = State {
             pending: VecDeque::new(),
-            next_slot: layout.batch_size,
+            next_slot: shape.batch_size,
             schedule,
             exhausted: false,
             stop: false,
@@ -60,8 +60,8 @@ impl Shared {
         Self {
             source,
             config,
-            efforts: Efforts::default(),
-            layout,
+            timings: Timings::default(),
+            shape,
             allowed_bad,
             state: Mutex::new(state),
             work: Condvar::new(),
@@ -74,24 +74,24 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells all threads to finish what they have in hand and end.
+    /// Tells all threads to end after their current sample.
     pub(super) fn stop(&self) {
         self.state().stop = true;
         self.work.notify_all();
         self.ready.notify_all();
     }
 
-    /// A worker's life.
+    /// The main loop of a worker.
     pub(super) fn run(&self) {
-        let mut bench = Workbench::new(self.config.channels, self.config.views.count());
+        let mut scratch = Scratch::new(self.config.channels, self.config.views.count());
         while let Some((pending, slot)) = self.take() {
-            let filled = catch_unwind(AssertUnwindSafe(|| self.fill(&pending, slot, &mut bench))).map_err(|panic| {
-                let index = bench.index;
+            let filled = catch_unwind(AssertUnwindSafe(|| self.fill(&pending, slot, &mut scratch))).map_err(|panic| {
+                let index = scratch.index;
                 let name = catch_unwind(AssertUnwindSafe(|| self.source.name(index)));
                 (name.unwrap_or_else(|_| format!("#{index}")), panic_message(&*panic))
             });
-            if pending.put(slot, filled, &bench) {
-                // Taken so that the consumer cannot check and fall asleep between our count and our signal.
+            if pending.put(slot, filled, &scratch) {
+                // Locked once, so that the consumer cannot miss the signal between its check and its wait.
                 drop(self.state());
                 self.ready.notify_all();
             }
@@ -105,7 +105,7 @@ impl Shared {
             if state.stop {
                 return None;
             }
-            if state.next_slot < self.layout.batch_size
+            if state.next_slot < self.shape.batch_size
                 && let Some(newest) = state.pending.back().map(Arc::clone)
             {
                 let slot = state.next_slot;
@@ -130,20 +130,14 @@ impl Shared {
             self.ready.notify_all();
             return;
         };
-        let Some(groups) = state.spare.pop().or_else(|| self.layout.allocate()) else {
+        let Some(groups) = state.spare.pop().or_else(|| self.shape.allocate()) else {
             state.out_of_memory = true;
             state.stop = true;
             self.work.notify_all();
             self.ready.notify_all();
             return;
         };
-        state.pending.push_back(Arc::new(Pending::new(
-            place,
-            order,
-            self.config.shard,
-            self.layout.batch_size,
-            groups,
-        )));
+        state.pending.push_back(Arc::new(Pending::new(place, order, self.config.shard, self.shape.batch_size, groups)));
         state.next_slot = 0;
         self.work.notify_all();
     }
@@ -152,16 +146,16 @@ impl Shared {
     ///
     /// The draws belong to the image whose turn it was: a substitute that also comes up itself in this epoch is seen in
     /// other views.
-    fn fill(&self, pending: &Pending, slot: usize, bench: &mut Workbench) -> Filled {
+    fn fill(&self, pending: &Pending, slot: usize, scratch: &mut Scratch) -> Filled {
         let (order, rank) = (&pending.order, pending.rank(slot));
         let key = Key::new(self.config.seed, Purpose::View).epoch(pending.place.epoch).sample(pending.key(slot));
         let mut bad = Vec::new();
         for step in 0..order.len() {
             let index = order[(rank + step) % order.len()];
-            match self.try_read(index, key, bench) {
+            match self.try_read(index, key, scratch) {
                 Ok(()) => {
-                    bench.make_views(self.config.finish);
-                    self.efforts.add(bench.effort);
+                    scratch.make_views(self.config.finish);
+                    self.timings.add(scratch.timing);
                     return Filled { sample: Some(index.into()), bad };
                 }
                 Err(sample) => bad.push(sample),
@@ -173,15 +167,17 @@ impl Shared {
         Filled { sample: None, bad }
     }
 
-    /// Reads an image onto the workbench and draws what its views will be.
-    fn try_read(&self, index: u32, key: Key, bench: &mut Workbench) -> Result<(), BadSample> {
+    /// Reads an image into `scratch` and draws the parameters of its views.
+    fn try_read(&self, index: u32, key: Key, scratch: &mut Scratch) -> Result<(), BadSample> {
         let known = || self.known_bad.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sample) = known().get(&index) {
             return Err(sample.clone());
         }
         let draw = |view, height, width| self.config.views.draw(view, height, width, key);
-        let Err(error) = bench.read(&*self.source, index as usize, self.config.decoding, &draw) else { return Ok(()) };
-        // The disk may answer next time, or there may be more memory; and a resumed run would ask again.
+        let Err(error) = scratch.read(&*self.source, index as usize, self.config.decoding, &draw) else {
+            return Ok(());
+        };
+        // I/O errors and lack of memory may be transient, and a resumed run would try again.
         let passing = match &error {
             ReadError::Io { .. } => true,
             ReadError::Decode { source, .. } => matches!(source, DecodeError::TooMuchMemory { .. }),

@@ -1,29 +1,29 @@
-//! Indexes kept from one start to the next, in a folder that is ours: nothing is ever written beside the user's data.
+//! The cache of indexes, in a folder of its own: nothing is ever written beside the user's data.
 //!
-//! An entry belongs to a list of files. It holds as long as their sizes and modification times do, and as long as the
-//! parser that made it has not changed; otherwise it is made again, as is one that is damaged. One that nobody has used
-//! for three months is removed. The folder may be deleted at any time.
+//! An entry belongs to a list of files. It is valid while their sizes and modification times and the parser's version
+//! stay the same; otherwise, or if it is damaged, it is rebuilt. Entries that were not used for three months are removed.
+//! The folder may be deleted at any time.
 //!
-//! Two processes may build the same entry: everything is written under a temporary name and renamed, the last one wins,
-//! and what either of them built serves both.
+//! Two processes may build the same entry at once: files are written under temporary names and renamed, the last rename
+//! wins, and either result is valid for both.
 
 use super::gzip;
 use super::ranges::{Content, Names, RangeSource};
 use super::stamp::{Stamp, slot, stamps, version};
-use super::unpacking::{self, Unpacking, write_whole};
+use super::unpacking::{self, Unpacking};
 use super::{OpenError, Source, Table};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// The environment variable that says where the cache is.
 pub(super) use ::files::CACHE_VARIABLE as VARIABLE;
 
-/// What an entry starts with. The number changes with the layout of an entry.
+/// Magic bytes of an entry; the number is the version of its format.
 const SIGNATURE: &[u8] = b"dino-vmf index 2\n";
 
 /// The cache folder of a user.
@@ -31,13 +31,13 @@ pub(super) struct Cache {
     root: PathBuf,
 }
 
-/// Where a file of a table is, so that an entry outlives a move of the cache and does not remember which link led to
-/// the data.
+/// A file of a table, by number rather than path: an entry stays valid when the cache folder moves or the data is
+/// reached through another link.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 enum Place {
-    /// One of the files that were indexed, or what was unpacked from it in an entry of its own, by number.
+    /// One of the indexed files, or the file unpacked from it in an entry of its own, by number.
     Given(u64),
-    /// One of the files that were unpacked, by number.
+    /// One of the files unpacked for this entry, by number.
     Unpacked(u64),
 }
 
@@ -63,9 +63,9 @@ impl Cache {
         Self { root }
     }
 
-    /// The table that `build` makes of these files: from the cache where neither they nor `kind`, the parser's name
-    /// with a version number at its end, have changed; otherwise built now, and kept. A cache that cannot be written
-    /// costs a remark and the speed of the next start, unless something has to be unpacked.
+    /// The table of these files: from the cache, if neither they nor `kind`, the parser's name and version, have
+    /// changed; otherwise the result of `build`, which is then cached. A cache that cannot be written is a remark, not an
+    /// error, unless something has to be unpacked.
     pub(super) fn table(
         &self,
         kind: &str,
@@ -76,8 +76,8 @@ impl Cache {
         Ok(table)
     }
 
-    /// As [`Cache::table`], for several tables at once, and for files of which `plain` gives the places to read from:
-    /// themselves, or what [`Cache::unpacked`] made of them.
+    /// As [`Cache::table`], for several tables at once, and for files that may have to be unpacked first: `plain` gives the
+    /// paths to read from, those of the files themselves or of what [`Cache::unpacked`] made of them.
     pub(super) fn tables<const N: usize>(
         &self,
         kind: &str,
@@ -104,7 +104,7 @@ impl Cache {
         let places = |table: &Table| table.files.iter().map(|file| known.get(file).copied()).collect();
         let places = tables.iter().map(places).collect::<Option<Vec<Vec<Place>>>>();
         let unpacked = unpacking.keep()?;
-        // A table that names other files is not ours to keep.
+        // A table that refers to other files cannot be cached: their changes would not be detected.
         let Some(places) = places else { return Ok(tables) };
         let (kind, stamps) = (Cow::Borrowed(kind), Cow::Owned(stamps));
         match save(&path, &Entry { kind, stamps, unpacked, places, tables: Cow::Borrowed(&tables) }) {
@@ -123,8 +123,8 @@ impl Cache {
         Ok(tables)
     }
 
-    /// Where the content of a gzip file is, plain. Every file has an entry of its own: one more shard does not mean to
-    /// unpack all of them again.
+    /// The path of the unpacked content of a gzip file. Every file has an entry of its own, so that one more shard does not
+    /// unpack all others again.
     pub(super) fn unpacked(&self, file: &Path) -> Result<PathBuf, OpenError> {
         let table = self.table("gzip 1", &[file.to_path_buf()], |unpacking| {
             let place = gzip::unpack(file, unpacking)?;
@@ -136,19 +136,19 @@ impl Cache {
     }
 }
 
-/// The tables of an entry that is there, whole, and about these files as they are now.
+/// The tables of the entry at `path`, if it is intact and valid for these files.
 fn load(path: &Path, kind: &str, stamps: &[Stamp], files: &[PathBuf], unpacking: &Unpacking) -> Option<Vec<Table>> {
     let entry = entry(&fs::read(path).ok()?)?;
     let whole = |(i, bytes): (usize, &u64)| fs::metadata(unpacking.path(i)).is_ok_and(|m| m.len() == *bytes);
     if entry.kind != kind || *entry.stamps != *stamps || !entry.unpacked.iter().enumerate().all(whole) {
         return None;
     }
-    // Says that it is in use. A folder that cannot be written to is never tidied up either.
+    // Marks the entry as used. Failing is harmless: a folder that cannot be written to is never cleaned up either.
     _ = File::options().append(true).open(path).and_then(|file| file.set_modified(SystemTime::now()));
     tables(entry, files, unpacking)
 }
 
-/// Reads an entry, where it is whole.
+/// Parses an entry; none if its checksum is wrong.
 fn entry(bytes: &[u8]) -> Option<Entry<'static>> {
     let (checksum, payload) = bytes.strip_prefix(SIGNATURE)?.split_first_chunk::<4>()?;
     if checksum_of(payload) != *checksum {
@@ -157,7 +157,7 @@ fn entry(bytes: &[u8]) -> Option<Entry<'static>> {
     postcard::from_bytes(payload).ok()
 }
 
-/// The tables of an entry, where all that they refer to is there.
+/// The tables of an entry; none if a reference in them is out of range.
 fn tables(entry: Entry, files: &[PathBuf], unpacking: &Unpacking) -> Option<Vec<Table>> {
     let file = |place: &Place| match *place {
         Place::Given(i) => files.get(i as usize).cloned(),
@@ -173,7 +173,7 @@ fn tables(entry: Entry, files: &[PathBuf], unpacking: &Unpacking) -> Option<Vec<
     tables.iter().all(Table::is_consistent).then_some(tables)
 }
 
-/// Reads bytes as an entry, with and without what guards it against damage, and uses the tables in all ways but reading
+/// Parses bytes as an entry, with and without checking its checksum, and calls everything on its tables but reading
 /// images. For fuzzing.
 pub(super) fn read_bytes(bytes: &[u8]) {
     let files = [PathBuf::from("bytes")];
@@ -189,7 +189,12 @@ pub(super) fn read_bytes(bytes: &[u8]) {
 
 fn save(path: &Path, entry: &Entry) -> io::Result<()> {
     let payload = postcard::to_stdvec(entry).map_err(io::Error::other)?;
-    write_whole(path, &[SIGNATURE, &checksum_of(&payload), &payload])
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    ::files::replace(path, |file| {
+        [SIGNATURE, &checksum_of(&payload), &payload].iter().try_for_each(|part| file.write_all(part))
+    })
 }
 
 fn checksum_of(bytes: &[u8]) -> [u8; 4] {
@@ -201,7 +206,6 @@ fn checksum_of(bytes: &[u8]) -> [u8; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     /// A cache and a file to index, in a folder that goes when the test ends.
     struct Fixture {

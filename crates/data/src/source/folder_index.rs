@@ -8,7 +8,7 @@
 //! memory.
 
 use super::OpenError;
-use super::held::is_container;
+use super::found::is_container;
 use super::parts::Part;
 use crate::decode::EXTENSIONS;
 use std::cmp::Reverse;

@@ -1,7 +1,7 @@
 //! Which format the content of a file is in, whatever its name.
 
 use super::gzip::{self, Gunzip};
-use super::{OpenError, held, list, tar};
+use super::{OpenError, found, list, tar};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -89,7 +89,7 @@ fn start(input: impl Read) -> io::Result<Vec<u8>> {
 }
 
 fn by_content(path: &Path, start: &[u8]) -> Option<Format> {
-    let is_tar_name = || path.file_name().and_then(OsStr::to_str).is_some_and(held::is_tar_name);
+    let is_tar_name = || path.file_name().and_then(OsStr::to_str).is_some_and(found::is_tar_name);
     match start {
         // Nothing, or the zeros that end an archive: a shard without images, which only its name tells.
         _ if start.iter().all(|&byte| byte == 0) && is_tar_name() => Some(Format::Tar),

@@ -10,10 +10,10 @@ mod files;
 mod folder;
 mod folder_index;
 mod formats;
+mod found;
 #[doc(hidden)]
 pub mod fuzz;
 mod gzip;
-mod held;
 mod idx;
 mod list;
 mod open;
@@ -39,7 +39,7 @@ use crate::decode::DecodeLimits;
 use ranges::Table;
 use text::count;
 
-/// A numbered list of images.
+/// A data set: a numbered list of images, read in any order.
 pub trait Source: Send + Sync {
     /// Number of images.
     fn len(&self) -> usize;
@@ -49,12 +49,12 @@ pub trait Source: Send + Sync {
         self.len() == 0
     }
 
-    /// Puts what is stored of image `index` into `bytes`, whose old content is lost and whose memory is used again, and
-    /// says what it is. Takes no more memory than `limits` allow.
+    /// Reads image `index` as it is stored into `bytes`, which is overwritten and whose allocation is reused, and returns
+    /// its kind. Allocates no more than `limits` allow.
     fn fetch(&self, index: usize, limits: &DecodeLimits, bytes: &mut Vec<u8>) -> Result<Stored, ReadError>;
 
-    /// Reads and decodes image `index` to RGB. Memory is bounded and nothing in a file makes it panic. Whoever reads
-    /// many images keeps a [`Reader`] instead.
+    /// Reads and decodes image `index` to RGB. Memory is bounded and nothing in a file makes it panic. To read
+    /// many images, keep a [`Reader`]: it reuses its buffers.
     fn read(&self, index: usize) -> Result<Image, ReadError> {
         let mut image = Image::black(1, 1, RGB);
         Reader::new(DecodeLimits::default(), RGB).read(self, index, &mut image)?;
@@ -67,7 +67,7 @@ pub trait Source: Send + Sync {
     /// Names of the classes, by label; empty for a source without labels.
     fn class_names(&self) -> &[String];
 
-    /// What to call image `index` in a log: a relative path, or `synthetic #17`.
+    /// The name of image `index` in messages: a relative path, or `synthetic #17`.
     fn name(&self, index: usize) -> String;
 
     /// The source in one line for people: `/data/pets: 7,390 images in 37 classes`.
@@ -76,17 +76,16 @@ pub trait Source: Send + Sync {
     /// A hash of the list of entries and labels, not of pixels: a resumed run checks that its data is still the same.
     fn fingerprint(&self) -> u64;
 
-    /// What a person should know about the data and would not notice: members left out, an index that could not be
-    /// kept.
+    /// Warnings about the data that are no errors: members left out, an index that could not be cached.
     fn remarks(&self) -> &[String] {
         &[]
     }
 }
 
-/// Channels of an ordinary image.
+/// Channels of a colour image.
 pub(crate) const RGB: usize = 3;
 
-/// What the bytes of an image are.
+/// How an image is stored in its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// A file in one of the formats of [`crate::decode`].
@@ -102,12 +101,12 @@ pub enum Stored {
     },
 }
 
-/// Which part of the data.
+/// Which split of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// For training. All of it, where the data is not split.
+    /// The training split, or all images where the data is not split.
     Train,
-    /// Held out.
+    /// The held-out split.
     Test,
 }
 

@@ -1,11 +1,11 @@
-//! From what the user wrote after `--data` to a source.
+//! Opening a source by its specification, the text after `--data`.
 //!
 //! The content of a file decides what it is, not its name. A spec that names files is all for training; a folder may
 //! hold two parts, of which `split` chooses one.
 
 use super::cache::Cache;
 use super::formats::{FileKind, Format};
-use super::held::{self, Held};
+use super::found::{self, FoundFiles};
 use super::list::ListSource;
 use super::ranges::{RangeSource, Table};
 use super::{
@@ -34,7 +34,7 @@ pub fn open(spec: &str, split: Split, seed: u64) -> Result<Arc<dyn Source>, Open
     open_with(spec, split, seed, &Cache::find())
 }
 
-/// As [`open`], with a cache folder of one's own.
+/// As [`open`], with the cache in folder `cache`.
 pub fn open_cached(spec: &str, split: Split, seed: u64, cache: &Path) -> Result<Arc<dyn Source>, OpenError> {
     open_with(spec, split, seed, &Cache::at(cache.to_path_buf()))
 }
@@ -60,7 +60,7 @@ fn open_with(spec: &str, split: Split, seed: u64, cache: &Cache) -> Result<Arc<d
     from_files(spec, &files, cache)
 }
 
-/// A source of files that the user named.
+/// Opens files that the user named.
 fn from_files(spec: &str, files: &[PathBuf], cache: &Cache) -> Result<Arc<dyn Source>, OpenError> {
     let kinds = parallel::map(files.len(), 1, |i| FileKind::of(&files[i]));
     let kinds = kinds.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -79,52 +79,52 @@ fn from_files(spec: &str, files: &[PathBuf], cache: &Cache) -> Result<Arc<dyn So
         FileKind::List => return Ok(Arc::new(ListSource::open(first)?)),
         FileKind::Images(format) => format,
     };
-    let held = Held::of_files(format, files.to_vec());
-    Ok(Arc::new(RangeSource::new(spec.to_owned(), table(&held, Split::Train, cache)?)))
+    let found = FoundFiles::of_files(format, files.to_vec());
+    Ok(Arc::new(RangeSource::new(spec.to_owned(), table(&found, Split::Train, cache)?)))
 }
 
-/// A source of whatever a folder holds.
+/// Opens a folder, whatever kind of files it holds.
 fn folder(spec: &str, split: Split, cache: &Cache) -> Result<Arc<dyn Source>, OpenError> {
     let root = Path::new(spec);
-    let mut found = held::look(root)?;
-    let Some(held) = found.pop() else { return Ok(Arc::new(FolderSource::open(root, split)?)) };
+    let mut all = found::find(root)?;
+    let Some(found) = all.pop() else { return Ok(Arc::new(FolderSource::open(root, split)?)) };
     let image = folder_index::first_image(root)?.map(|path| ("images", path));
-    let other = found.first().and_then(|other| Some((other.format.name(), other.example()?.clone())));
-    if let (Some((what, path)), Some(example)) = (image.or(other), held.example()) {
+    let other = all.first().and_then(|other| Some((other.format.name(), other.example()?.clone())));
+    if let (Some((what, path)), Some(example)) = (image.or(other), found.example()) {
         return Err(OpenError::Mixed {
             path: root.to_path_buf(),
             first: format!("{what} ({})", path.display()),
-            second: format!("{} ({})", held.format.name(), example.display()),
+            second: format!("{} ({})", found.format.name(), example.display()),
             example: example.clone(),
         });
     }
-    if held.parts(split).0.is_empty() {
+    if found.parts(split).0.is_empty() {
         return Err(match split {
             Split::Test => OpenError::NoTestSplit { path: root.to_path_buf() },
             Split::Train => {
-                let problem = format!("has no {} for training, only held-out ones", held.format.name());
+                let problem = format!("has no {} for training, only held-out ones", found.format.name());
                 OpenError::Format { path: root.to_path_buf(), problem }
             }
         });
     }
-    let mut table = table(&held, split, cache)?;
-    table.remarks.extend(held.remarks);
+    let mut table = table(&found, split, cache)?;
+    table.remarks.extend(found.remarks);
     Ok(Arc::new(RangeSource::new(spec.to_owned(), table)))
 }
 
-/// The images of a part.
-fn table(held: &Held, split: Split, cache: &Cache) -> Result<Table, OpenError> {
-    let (files, others) = held.parts(split);
+/// The images of one split.
+fn table(found: &FoundFiles, split: Split, cache: &Cache) -> Result<Table, OpenError> {
+    let (files, others) = found.parts(split);
     let first = files.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
-    match held.format {
+    match found.format {
         Format::Tar => {
-            // Both parts at once: the classes of one are those of the other.
-            let [train, test] = tar::open(&held.train, &held.test, cache)?;
+            // Both splits at once: they share one list of classes.
+            let [train, test] = tar::open(&found.train, &found.test, cache)?;
             Ok(if split == Split::Train { train } else { test })
         }
         Format::Parquet => parquet::open(files, others, cache),
-        Format::Idx => idx::open(first, held::idx_labels(first).as_deref(), cache),
-        Format::Cifar10 => cifar::open(files, held.class_names.as_deref(), cifar::Kind::Cifar10),
-        Format::Cifar100 => cifar::open(files, held.class_names.as_deref(), cifar::Kind::Cifar100),
+        Format::Idx => idx::open(first, found::idx_labels(first).as_deref(), cache),
+        Format::Cifar10 => cifar::open(files, found.class_names.as_deref(), cifar::Kind::Cifar10),
+        Format::Cifar100 => cifar::open(files, found.class_names.as_deref(), cifar::Kind::Cifar100),
     }
 }

@@ -1,11 +1,11 @@
-//! Many slow small things at once: on a network drive each look at a file costs a round trip.
+//! Many small file operations in parallel: on a network drive each costs a round trip.
 
 use std::sync::{Mutex, PoisonError};
 
 /// More threads than cores, because they mostly wait.
 const HELPERS: usize = 15;
 
-/// What `work` makes of the numbers below `count`, `share` of them at a time, with several threads where there are many.
+/// `work(0)`, `work(1)`, ... `work(count - 1)`, computed by several threads that take `share` numbers at a time.
 pub(super) fn map<T: Send>(count: usize, share: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let mut made: Vec<Option<T>> = (0..count).map(|_| None).collect();
     for_each(&mut made, share, |i, made| *made = Some(work(i)));
@@ -24,7 +24,7 @@ fn for_each<T: Send>(items: &mut [T], share: usize, work: impl Fn(usize, &mut T)
     };
     std::thread::scope(|scope| {
         for _ in 0..helpers {
-            // A thread that the system refuses is only a helper less.
+            // If the system refuses a thread, the others do its work.
             _ = std::thread::Builder::new().spawn_scoped(scope, run);
         }
         run();

@@ -1,32 +1,33 @@
-//! Names that say which part of a data set something is: `train`, `val2017`, `testing`.
+//! Names of splits in files and folders: `train`, `val2017`, `testing`.
 
-/// Words for the part that is trained on, best first.
+/// Names of the training split, in order of preference.
 const TRAIN: [&str; 2] = ["train", "training"];
 
-/// Words for the held-out part, best first.
+/// Names of the held-out split, in order of preference.
 pub(super) const HELD_OUT: [&str; 5] = ["val", "validation", "valid", "test", "testing"];
 
-/// A part of a data set. Of several that are held out, the smallest is the one to use.
+/// A split of a data set. Of several held-out splits, the smallest by this order is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
     Train,
-    /// With the place of its word in [`HELD_OUT`].
+    /// With the index of its name in [`HELD_OUT`].
     HeldOut(usize),
 }
 
 impl Part {
-    /// The part that a word stands for, in capitals or not.
+    /// The split of this name, upper or lower case.
     pub(super) fn of_word(word: &str) -> Option<Self> {
         let place = |words: &[&str]| words.iter().position(|known| known.eq_ignore_ascii_case(word));
         place(&TRAIN).map(|_| Part::Train).or_else(|| place(&HELD_OUT).map(Part::HeldOut))
     }
 
-    /// The part that a folder is named after, a year allowed: `val`, `val2017`, `train_2014`. Such a folder is no class.
+    /// The split that a folder is named after, with or without a year: `val`, `val2017`, `train_2014`. Such a folder is no
+    /// class.
     pub(super) fn of_folder(name: &str) -> Option<Self> {
         Self::of_word(name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches(['-', '_']))
     }
 
-    /// The part that a path says a file belongs to: its first word that is one. `imagenet-val-03.tar`.
+    /// The split named in a file's path, by the first word that is a split's name: `imagenet-val-03.tar`.
     pub(super) fn of_path(path: &str) -> Option<Self> {
         path.split(|c: char| !c.is_ascii_alphabetic()).find_map(Self::of_word)
     }

@@ -1,30 +1,30 @@
-//! Reading image after image into the same memory.
+//! Reading images one after another with reused buffers.
 
 use super::{ReadError, Source, Stored};
 use crate::Image;
 use crate::decode::{DecodeLimits, Decoder, Reduction};
 use std::time::{Duration, Instant};
 
-/// Reads images of any source, one after the other, and takes memory only while they grow. Each thread has its own.
+/// Reads and decodes images of any source with buffers that are reused from image to image. One for each thread.
 pub struct Reader {
     limits: DecodeLimits,
     bytes: Vec<u8>,
     decoder: Decoder,
-    fetching: Duration,
+    fetch_time: Duration,
 }
 
 impl Reader {
     /// A reader of images with this number of channels: 3 for colour, 1 for grey.
     pub fn new(limits: DecodeLimits, channels: usize) -> Self {
-        Self { limits, bytes: Vec::new(), decoder: Decoder::new(limits, channels), fetching: Duration::ZERO }
+        Self { limits, bytes: Vec::new(), decoder: Decoder::new(limits, channels), fetch_time: Duration::ZERO }
     }
 
-    /// Reads image `index` into `image`, whose old content is lost, on success or not.
+    /// Reads image `index` into `image`, which is overwritten even if reading fails.
     pub fn read<S: Source + ?Sized>(&mut self, source: &S, index: usize, image: &mut Image) -> Result<(), ReadError> {
         self.read_reduced(source, index, &mut |_, _| Reduction::None, image).map(|_| ())
     }
 
-    /// As [`Self::read`], but smaller where the format can do that for less: see [`Decoder::decode_reduced`].
+    /// As [`Self::read`], at a reduced size where the format decodes that faster: see [`Decoder::decode_reduced`].
     pub fn read_reduced<S: Source + ?Sized>(
         &mut self,
         source: &S,
@@ -37,7 +37,7 @@ impl Reader {
         }
         let start = Instant::now();
         let stored = source.fetch(index, &self.limits, &mut self.bytes);
-        self.fetching = start.elapsed();
+        self.fetch_time = start.elapsed();
         let decoded = match stored? {
             Stored::File => self.decoder.decode_reduced(&self.bytes, reduce, image),
             Stored::Pixels { height, width, channels } => {
@@ -47,8 +47,8 @@ impl Reader {
         decoded.map_err(|error| ReadError::Decode { name: source.name(index), source: error })
     }
 
-    /// How long the last image took to come from its source; the rest was decoding.
-    pub fn fetching(&self) -> Duration {
-        self.fetching
+    /// The time that fetching the bytes of the last image took, without decoding.
+    pub(crate) fn fetch_time(&self) -> Duration {
+        self.fetch_time
     }
 }

@@ -1,4 +1,4 @@
-//! Whether files are still the ones that were indexed, and what to call the index of some files.
+//! Detecting that indexed files have changed, and naming the cache entry of a list of files.
 
 use super::{Fingerprint, OpenError, parallel};
 use serde::{Deserialize, Serialize};
@@ -7,19 +7,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// What tells whether a file is still the one that was indexed.
+/// The identity of a file when it was indexed: a cached index is valid while all stamps are the same.
 #[derive(Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub(super) struct Stamp {
-    /// Its real path, only ever compared.
+    /// Its canonical path.
     path: Vec<u8>,
-    /// The name it was asked for by, which is part of what its images are called.
+    /// The file name it was opened by, which may be a link's: names of its images begin with it.
     name: Vec<u8>,
     bytes: u64,
     /// Nanoseconds since 1970.
     modified: i128,
 }
 
-/// Asks the system about every file.
+/// The stamps of all files.
 pub(super) fn stamps(files: &[PathBuf]) -> Result<Vec<Stamp>, OpenError> {
     let stamped = |file: &PathBuf| stamp(file).map_err(|source| OpenError::Io { path: file.clone(), source });
     parallel::map(files.len(), 1, |i| stamped(&files[i])).into_iter().collect()
@@ -28,7 +28,7 @@ pub(super) fn stamps(files: &[PathBuf]) -> Result<Vec<Stamp>, OpenError> {
 fn stamp(file: &Path) -> io::Result<Stamp> {
     let path = fs::canonicalize(file)?;
     let mut about = fs::metadata(&path)?;
-    // Clocks of file systems tick. Once the tick of the last change is over, any later change has another time.
+    // Modification times have a resolution. Once the last change is older than that, any later change has another time.
     if let Ok(age) = SystemTime::now().duration_since(about.modified()?) {
         let whole_seconds = nanoseconds(about.modified()?) % 1_000_000_000 == 0;
         let tick = Duration::from_millis(if whole_seconds { 2000 } else { 20 });
@@ -53,7 +53,8 @@ fn nanoseconds(time: SystemTime) -> i128 {
     }
 }
 
-/// Which entry is for these files, whatever their state and the parser's version: the new one replaces the old.
+/// The name of the cache entry for these files. It depends neither on their content nor on the parser's version, so that
+/// a new entry replaces the old one.
 pub(super) fn slot(kind: &str, stamps: &[Stamp]) -> String {
     let mut hash = Fingerprint::new();
     hash.add(kind.trim_end_matches(|c: char| c.is_ascii_digit()).as_bytes());
@@ -64,7 +65,7 @@ pub(super) fn slot(kind: &str, stamps: &[Stamp]) -> String {
     format!("{:016x}", hash.finish())
 }
 
-/// The state that the files and the parser are in.
+/// A hash of the files' sizes and modification times and of the parser's version.
 pub(super) fn version(kind: &str, stamps: &[Stamp]) -> String {
     let mut hash = Fingerprint::new();
     hash.add(kind.as_bytes());

@@ -1,30 +1,27 @@
 //! Files that a parser unpacks into, in the cache folder.
 //!
-//! What has no cheap random access (gzip, parquet) is unpacked once into a plain file. It gets its name when the whole
-//! index is done; a build that fails, or is killed, leaves nothing that a later one would take for complete.
+//! Formats without cheap random access (gzip, parquet) are unpacked once into a plain file. It gets its final name when
+//! the whole index is built; a build that fails or is killed leaves nothing that a later one would take for complete.
 
 use super::OpenError;
+use ::files::{finished_name, is_abandoned, unfinished_path};
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-/// A temporary file that nobody has written to for so long belongs to a process that is gone.
-const ABANDONED: Duration = Duration::from_secs(3600);
-
-/// An entry that nobody has used for so long is not needed any more.
+/// Entries that were not used for so long are removed.
 const UNUSED: Duration = Duration::from_secs(90 * 24 * 3600);
 
 /// Large writes: an unpacked data set is many gigabytes.
 const BUFFER: usize = 1 << 20;
 
-/// The files of one build.
+/// The files that are unpacked while one index is built.
 pub(super) struct Unpacking {
     folder: PathBuf,
-    /// What the names of the files start with.
+    /// The names of the files begin with this: slot and version, see [`super::stamp`].
     stem: String,
-    /// The part of it that all states of the same data share.
+    /// The part of `stem` that does not change with the content of the data.
     slot: String,
     /// Files being written, by number.
     temporary: Vec<PathBuf>,
@@ -37,31 +34,32 @@ impl Unpacking {
         Self { folder, stem, slot, temporary: Vec::new(), needed: None, kept: false }
     }
 
-    /// Says about how much space will be needed, for the message when it is not there.
+    /// Sets the expected size, for the message when the disk is full.
     pub(super) fn expect_bytes(&mut self, bytes: u64) {
         self.needed = Some(bytes);
     }
 
-    /// A new file to write to, and the path under which the table will find it. [`Unpacking::finish`] ends it.
+    /// Creates a file, and returns it with the final path to put into the table. To be completed by
+    /// [`Unpacking::finish`].
     pub(super) fn create(&mut self) -> Result<(BufWriter<File>, PathBuf), OpenError> {
         let number = self.temporary.len();
         if number == 0 {
             fs::create_dir_all(&self.folder).map_err(|error| self.failed(error))?;
             remove_unused(&self.folder);
         }
-        let path = temporary_name(&self.path(number));
+        let path = unfinished_path(&self.path(number));
         let file = File::create_new(&path).map_err(|error| self.failed(error))?;
         self.temporary.push(path);
         Ok((BufWriter::with_capacity(BUFFER, file), self.path(number)))
     }
 
-    /// Ends a file: everything in it is on the disk, or this is an error.
+    /// Flushes a file to the disk.
     pub(super) fn finish(&self, writer: BufWriter<File>) -> Result<(), OpenError> {
         let file = writer.into_inner().map_err(io::IntoInnerError::into_error);
         file.and_then(|file| file.sync_all()).map_err(|error| self.failed(error))
     }
 
-    /// The error to report when writing failed.
+    /// The error for a failed write, with the bytes written so far.
     pub(super) fn failed(&self, source: io::Error) -> OpenError {
         let written = self.temporary.iter().filter_map(|path| fs::metadata(path).ok()).map(|m| m.len()).sum();
         OpenError::Cache { folder: self.folder.clone(), written, needed: self.needed, source }
@@ -77,7 +75,7 @@ impl Unpacking {
         (0..self.temporary.len()).map(|number| self.path(number))
     }
 
-    /// Gives the files their names and returns their sizes.
+    /// Renames all files to their final names and returns their sizes.
     pub(super) fn keep(&mut self) -> Result<Vec<u64>, OpenError> {
         let rename = |(number, from): (usize, &PathBuf)| {
             let to = self.path(number);
@@ -89,7 +87,7 @@ impl Unpacking {
         Ok(sizes)
     }
 
-    /// Removes what was unpacked from the same data when it was in another state.
+    /// Removes files that were unpacked from earlier versions of the same data.
     pub(super) fn remove_older(&self) {
         let is_older = |name: &str| {
             let ours = name.strip_prefix(&self.slot).is_some_and(|rest| rest.starts_with('-'));
@@ -111,40 +109,17 @@ impl Drop for Unpacking {
     }
 }
 
-/// Writes a file that is complete or not there.
-pub(super) fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let temporary = temporary_name(path);
-    let write = || {
-        let mut file = File::create_new(&temporary)?;
-        parts.iter().try_for_each(|part| file.write_all(part))?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    };
-    write().inspect_err(|_| _ = fs::remove_file(&temporary))
-}
-
-/// A name that no other process and no other thread is using.
-fn temporary_name(path: &Path) -> PathBuf {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    path.with_extension(format!("{}-{now:x}-{number}.tmp", std::process::id()))
-}
-
-/// Removes what processes that were killed had half written, and entries that nobody has used for long. Other files in
-/// the folder are not touched: whoever chose it may keep other things there.
+/// Removes leftovers of killed processes and entries that were not used for long. Files with other names are not
+/// touched: the folder may be shared with something else.
 pub(super) fn remove_unused(folder: &Path) {
     let age = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok()?.elapsed().ok();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let Some((slot, ending)) = name.to_str().and_then(our_name) else { continue };
+        let Some((slot, ending)) = name.to_str().and_then(cache_name) else { continue };
         let path = entry.path();
         let is_unused = match ending {
-            "tmp" => age(&path) > Some(ABANDONED),
-            // An index is as old as its last use, and so is what was unpacked for it.
+            "tmp" => is_abandoned(&path),
+            // An index is touched at every use; the files that were unpacked for it are not.
             _ => {
                 let index = folder.join(format!("{slot}.index"));
                 age(&path) > Some(UNUSED) && (!index.exists() || age(&index) > Some(UNUSED))
@@ -156,14 +131,17 @@ pub(super) fn remove_unused(folder: &Path) {
     }
 }
 
-/// The slot and the ending of a file that is ours by its name.
-fn our_name(name: &str) -> Option<(&str, &str)> {
+/// The slot and the extension of a cache file (`tmp` for an unfinished one); none for any other name.
+fn cache_name(name: &str) -> Option<(&str, &str)> {
+    if let Some(finished) = finished_name(name) {
+        return cache_name(finished).map(|(slot, _)| (slot, "tmp"));
+    }
     let (slot, rest) = name.split_at_checked(16)?;
     let (middle, ending) = rest.rsplit_once('.')?;
     let is_hex = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let known = match ending {
         "index" => middle.is_empty(),
-        "data" | "tmp" => middle.starts_with(['-', '.']) && middle.split(['-', '.']).all(is_hex),
+        "data" => middle.starts_with('-') && middle.split('-').all(is_hex),
         _ => false,
     };
     (is_hex(slot) && known).then_some((slot, ending))
@@ -172,6 +150,7 @@ fn our_name(name: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::SystemTime;
 
     #[test]
     fn only_files_of_our_own_that_nobody_uses_are_removed() {
@@ -184,7 +163,7 @@ mod tests {
             file.set_modified(SystemTime::now() - age).unwrap();
             name.to_owned()
         };
-        let temporary = |name: &str| temporary_name(Path::new(name)).to_str().unwrap().to_owned();
+        let unfinished = |name: &str| unfinished_path(Path::new(name)).to_str().unwrap().to_owned();
         let mut kept = vec![
             write("thesis.tmp", 4 * month),
             write("results.index", 4 * month),
@@ -193,12 +172,12 @@ mod tests {
             // Used a month ago, unpacked long before.
             write(&format!("{a}.index"), month),
             write(&format!("{a}-{b}-0.data"), 4 * month),
-            write(&temporary(&format!("{a}.index")), Duration::ZERO),
+            write(&unfinished(&format!("{a}.index")), Duration::ZERO),
         ];
         write(&format!("{b}.index"), 4 * month);
         write(&format!("{b}-{a}-12.data"), 4 * month);
         write(&format!("{c}-{a}-0.data"), 4 * month);
-        write(&temporary(&format!("{a}-{b}-0.data")), month);
+        write(&unfinished(&format!("{a}-{b}-0.data")), month);
         remove_unused(&folder);
         let mut left: Vec<_> =
             fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

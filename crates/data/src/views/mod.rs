@@ -1,8 +1,8 @@
-//! The multi-crop recipe of DINO: two large and several small views of an image, each distorted on its own.
+//! The multi-crop augmentation of DINO: two global and several local views of an image, each augmented independently.
 //!
-//! What happens to a view is drawn first, as plain data ([`ViewParams`]), and done after ([`apply`]). The draw of view
-//! `v` is a function of the key (seed, epoch, sample, `v`) and the image's size, so a view looks the same whoever makes
-//! it and whenever.
+//! The parameters of a view are drawn first, as plain data ([`ViewParams`]), and applied after ([`apply`]). The draw of
+//! view `v` is a function of the key (seed, epoch, sample, `v`) and the image's size: it does not depend on threads or
+//! on what was drawn before.
 
 mod check;
 mod params;
@@ -15,7 +15,7 @@ use crate::augment::Filter;
 use crate::augment::crop::random_resized_crop;
 use random::Key;
 
-/// How views are made. The default is DINO's.
+/// Settings of the multi-crop augmentation. The default is DINO's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MultiCrop {
     /// (height, width) of a global view.
@@ -34,11 +34,11 @@ pub struct MultiCrop {
     pub filter: Filter,
     /// Probability of mirroring.
     pub flip_probability: f64,
-    /// How far colour jitter goes.
+    /// Strength of colour jitter.
     pub jitter: JitterStrength,
     /// Probability of colour jitter.
     pub jitter_probability: f64,
-    /// Probability of losing all colour.
+    /// Probability of greyscale.
     pub grayscale_probability: f64,
     /// Probability of blur, by the kind of view.
     pub blur_probability: PerKind,

@@ -1,4 +1,4 @@
-//! What happens to one view, as plain data, and making it happen.
+//! The augmentation of one view: its parameters as plain data, and their application.
 
 use super::JitterStrength;
 use crate::Image;
@@ -7,7 +7,7 @@ use crate::decode::Reduction;
 use crate::source::RGB;
 use random::Stream;
 
-/// Everything that happens to one view, in the order of the fields.
+/// The parameters of one view, in the order in which they are applied.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ViewParams {
     /// The part of the image that is shown.
@@ -16,20 +16,20 @@ pub struct ViewParams {
     pub size: (usize, usize),
     /// How it is resized.
     pub filter: Filter,
-    /// Mirrored?
+    /// Whether it is mirrored.
     pub flip: bool,
-    /// What is done to its pixels after that.
+    /// The pixel operations after that.
     pub finish: Finish,
 }
 
-/// What is done to the pixels of a view once it has been cut out, in the order of the fields. The default is nothing.
+/// The pixel operations on a view that has been cropped and resized, in the order of the fields. The default is none.
 ///
-/// It needs nothing but the view, so it can be done elsewhere: a GPU takes a quarter of the loader's work that way.
+/// They need the view alone, so that a GPU can do them: a quarter of the loader's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Finish {
     /// Colour jitter.
     pub jitter: Option<Jitter>,
-    /// Colours lost?
+    /// Whether it becomes greyscale.
     pub grayscale: bool,
     /// Standard deviation of the blur in pixels.
     pub blur_sigma: Option<f64>,
@@ -101,8 +101,8 @@ pub fn apply(image: &Image, params: &ViewParams) -> Image {
     view
 }
 
-/// How much smaller an image may be decoded without that showing in these views: each is left with at least twice the
-/// pixels that it has itself, along both sides, which the resampling then averages.
+/// The strongest reduction at which an image may be decoded for these views: every crop keeps at least twice the pixels of
+/// its view along both sides, so that resampling still averages.
 pub fn reduction(views: &[ViewParams]) -> Reduction {
     const SPARE: usize = 2;
     let allows = |view: &ViewParams, reduction: Reduction| {
@@ -113,7 +113,7 @@ pub fn reduction(views: &[ViewParams]) -> Reduction {
     Reduction::ALL.into_iter().find(all_allow).unwrap_or(Reduction::None)
 }
 
-/// Makes view after view in the same memory. Each thread has its own.
+/// Makes views with reused buffers. One for each thread.
 #[derive(Default)]
 pub struct ViewMaker {
     resizer: Resizer,
@@ -121,8 +121,8 @@ pub struct ViewMaker {
 }
 
 impl ViewMaker {
-    /// Makes a view of `image` in `view`, whose old content is lost. What concerns colours alone (saturation, hue, their
-    /// loss) is left out for images that are not RGB.
+    /// Makes a view of `image` in `view`, which is overwritten. Operations on colours alone (saturation, hue, greyscale) are
+    /// skipped for images that are not RGB.
     ///
     /// # Panics
     /// When the crop does not lie inside the image.
@@ -138,7 +138,7 @@ impl ViewMaker {
         self.finish(&params.finish, view);
     }
 
-    /// The first part of [`Self::make_reduced`]: all but the finish.
+    /// The first half of [`Self::make_reduced`]: crop, resize and flip.
     pub fn cut(&mut self, image: &Image, divisor: usize, params: &ViewParams, view: &mut Image) {
         let Window { top, left, height, width } = params.crop.into();
         let [top, left, height, width] = [top, left, height, width].map(|side| side / divisor as f64);
@@ -146,7 +146,7 @@ impl ViewMaker {
         self.resizer.apply_window(image, &window, params.size, params.filter, params.flip, view);
     }
 
-    /// The second part.
+    /// The second half: the pixel operations.
     pub fn finish(&mut self, finish: &Finish, view: &mut Image) {
         if let Some(jitter) = &finish.jitter {
             jitter.apply(view);

@@ -1,13 +1,14 @@
-//! Why weights could not be loaded: the file, the tensor, the way out.
+//! Why weights could not be loaded or saved: the file, the tensor, the way out.
 
 use std::path::PathBuf;
 
+use files::safetensors::WriteError;
 use text::excerpt;
 
 use super::names::NetworkRole;
 use crate::ConfigError;
 
-/// Why weights could not be loaded.
+/// Why weights could not be loaded or saved.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
     /// The file system refused.
@@ -190,6 +191,9 @@ pub enum WeightsError {
         /// Why.
         source: ConfigError,
     },
+    /// Weights that the file format cannot hold.
+    #[error(transparent)]
+    Save(#[from] WriteError),
 }
 
 fn holds(other: Option<NetworkRole>) -> String {

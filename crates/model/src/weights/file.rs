@@ -1,22 +1,18 @@
-//! A safetensors file: its header read and checked, its tensors read one by one.
+//! A safetensors file of weights: its header checked, its tensors read one by one.
 //!
-//! A file is untrusted. Nothing is allocated before the file is known to be as long as the allocation, and the header is
-//! checked for overflow, gaps and overlaps before any of it is used.
+//! A file is untrusted: a tensor's bytes are allocated only because the file has as many.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use files::safetensors::{self, Dtype, Entry, HeaderError};
 use half::{bf16, f16};
-use safetensors::Dtype;
-use safetensors::tensor::Metadata;
 
 use super::error::WeightsError;
-
-/// The longest header that the format allows.
-const MAX_HEADER: u64 = 100_000_000;
 
 /// Type of a tensor's elements.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,13 +62,16 @@ pub struct TensorInfo {
     pub element: Element,
     /// Its extents; empty for a scalar.
     pub shape: Vec<usize>,
-    /// Where its bytes begin in the file.
-    start: u64,
-    /// How many there are.
-    bytes: usize,
+    /// Where in the file its bytes are.
+    place: Range<u64>,
 }
 
 impl TensorInfo {
+    fn of(entry: Entry) -> Self {
+        let Entry { name, dtype, shape, place } = entry;
+        Self { name, element: Element::of(dtype), shape, place }
+    }
+
     /// Number of elements. Cannot overflow: their bytes are in the file.
     pub fn values(&self) -> usize {
         self.shape.iter().product()
@@ -101,53 +100,9 @@ pub struct WeightsFile {
 impl WeightsFile {
     /// Opens a file and reads its header.
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
-        let io = |source: std::io::Error| match source.kind() {
-            std::io::ErrorKind::NotFound => WeightsError::Missing { path: path.to_owned() },
-            _ => WeightsError::Io { path: path.to_owned(), source },
-        };
-        // Asked before opening: opening a pipe waits for somebody to write.
-        if !fs::metadata(path).map_err(io)?.is_file() {
-            return Err(WeightsError::NotAFile { path: path.to_owned() });
-        }
-        let mut file = File::open(path).map_err(io)?;
-        let length = file.metadata().map_err(io)?.len();
-        let damaged = |reason: String| WeightsError::Damaged { path: path.to_owned(), reason };
-        if length < 8 {
-            return Err(damaged(format!("its {length} bytes do not even hold the length of a header")));
-        }
-        let mut prefix = [0; 8];
-        file.read_exact(&mut prefix).map_err(io)?;
-        if let Some((kind, way_out)) = other_format(&prefix) {
-            return Err(WeightsError::OtherFormat { path: path.to_owned(), kind, way_out });
-        }
-        let header_length = u64::from_le_bytes(prefix);
-        if header_length > MAX_HEADER {
-            return Err(WeightsError::Unknown { path: path.to_owned() });
-        }
-        if header_length > length - 8 {
-            return Err(damaged(format!("the header should have {header_length} bytes, the file has {length}")));
-        }
-        let mut header = vec![0; header_length as usize];
-        file.read_exact(&mut header).map_err(io)?;
-        // Checks types, shapes and sizes, and that the tensors follow each other without gap or overlap.
-        let index: Metadata =
-            serde_json::from_slice(&header).map_err(|error| damaged(format!("the header is wrong: {error}")))?;
-        let data_length = length - 8 - header_length;
-        if index.data_len() as u64 != data_length {
-            let promised = index.data_len();
-            return Err(damaged(format!(
-                "the header promises {promised} bytes of tensors, the file has {data_length}"
-            )));
-        }
-        let info = |name: String| {
-            let info = index.info(&name)?;
-            let (start, end) = info.data_offsets;
-            let (element, shape) = (Element::of(info.dtype), info.shape.clone());
-            Some(TensorInfo { name, element, shape, start: 8 + header_length + start as u64, bytes: end - start })
-        };
-        let tensors = index.offset_keys().into_iter().filter_map(info).collect();
-        let metadata = index.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
-        Ok(Self { path: path.to_owned(), file, length, tensors, metadata })
+        let (file, header) = safetensors::open(path).map_err(|error| unreadable(path, error))?;
+        let tensors = header.tensors.into_iter().map(TensorInfo::of).collect();
+        Ok(Self { path: path.to_owned(), file, length: header.data.end, tensors, metadata: header.metadata })
     }
 
     /// The file.
@@ -191,10 +146,26 @@ impl WeightsFile {
     }
 
     fn bytes(&mut self, tensor: &TensorInfo) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; tensor.bytes];
-        self.file.seek(SeekFrom::Start(tensor.start))?;
+        let Range { start, end } = tensor.place;
+        let mut bytes = vec![0; (end - start) as usize];
+        self.file.seek(SeekFrom::Start(start))?;
         self.file.read_exact(&mut bytes)?;
         Ok(bytes)
+    }
+}
+
+/// The error for a file without a sound header.
+fn unreadable(path: &Path, error: HeaderError) -> WeightsError {
+    let path = path.to_owned();
+    match error {
+        HeaderError::Io(error) if error.kind() == ErrorKind::NotFound => WeightsError::Missing { path },
+        HeaderError::Io(source) => WeightsError::Io { path, source },
+        HeaderError::NotAFile => WeightsError::NotAFile { path },
+        HeaderError::NotAHeader { first } => match other_format(&first) {
+            Some((kind, way_out)) => WeightsError::OtherFormat { path, kind, way_out },
+            None => WeightsError::Unknown { path },
+        },
+        damage => WeightsError::Damaged { path, reason: damage.to_string() },
     }
 }
 
@@ -202,10 +173,6 @@ impl WeightsFile {
 fn other_format(first: &[u8; 8]) -> Option<(&'static str, &'static str)> {
     const SAVE: &str = ". In Python, `safetensors.torch.save_file(state_dict, \"F.safetensors\")` converts it";
     let [low @ .., _, _, _, _] = first;
-    // The length of a sound header fits into the lower four bytes.
-    if first.ends_with(&[0; 4]) {
-        return None;
-    }
     match low {
         [b'P', b'K', 3, 4] => Some(("a PyTorch file (or another zip archive)", SAVE)),
         [0x80, 2..=5, ..] => Some(("a Python pickle (an old PyTorch file)", SAVE)),

@@ -1,5 +1,5 @@
-//! Weights in: a safetensors file with a backbone in the DINO or timm layout, or one of our own checkpoints, into a
-//! [`Vit`].
+//! Weights in and out: a safetensors file with a backbone in the DINO or timm layout, or one of our own checkpoints, into
+//! a [`Vit`]; and a backbone into a file of its own.
 //!
 //! The shape of the network is read from the shapes of the tensors. Loading is all or nothing: a backbone that misses a
 //! tensor, has one of another shape, or has parts that [`Vit`] does not know is an error, because its features would look
@@ -8,12 +8,14 @@
 //! - `file`: what a file holds, without trusting it.
 //! - `names`: which tensor of the file is which parameter.
 //! - `infer`: the network that the shapes describe.
+//! - `save`: a backbone as a file.
 
 mod error;
 mod file;
 mod infer;
 mod names;
 mod report;
+mod save;
 
 use std::path::Path;
 
@@ -23,6 +25,7 @@ pub use error::WeightsError;
 pub use file::{Element, TensorInfo, Values, WeightsFile};
 pub use names::{KeyLayout, NetworkRole};
 pub use report::{LoadReport, Summary, TensorGroup};
+pub use save::to_safetensors;
 
 use crate::{Layout, Vit, VitConfig};
 

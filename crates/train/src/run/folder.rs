@@ -5,7 +5,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use files::{UNFINISHED, sync_folder_of};
+use files::{is_unfinished, sync_folder_of};
 
 use super::atomic::replace_with;
 use super::checkpoint::Checkpoints;
@@ -18,6 +18,8 @@ use super::tensorboard::EventLog;
 pub(super) const CONFIG: &str = "config.toml";
 pub(super) const METRICS: &str = "metrics.jsonl";
 pub(super) const CHECKPOINTS: &str = "checkpoints";
+/// The trained backbone, which a run writes at its end.
+pub const BACKBONE_FILE: &str = "backbone.safetensors";
 const LOCK: &str = ".lock";
 
 /// A run folder that this process, and no other, trains into.
@@ -132,7 +134,7 @@ fn refuse_foreign(root: &Path) -> Result<(), RunError> {
 /// What a start leaves behind that was killed before it had written its configuration.
 fn is_unfinished_start(name: &OsStr, path: &Path) -> bool {
     let is_empty_folder = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-    name == LOCK || name == format!("{CONFIG}{UNFINISHED}").as_str() || (name == CHECKPOINTS && is_empty_folder())
+    name == LOCK || is_unfinished(name, CONFIG) || (name == CHECKPOINTS && is_empty_folder())
 }
 
 fn lock(root: &Path) -> Result<File, RunError> {

@@ -3,23 +3,16 @@
 //! Any safetensors reader can open it. The checksum covers names, shapes and state as well as the tensors' bytes: a
 //! flipped bit in a header can otherwise turn a 3 x 2 matrix into a 2 x 3 one without anybody noticing.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use safetensors::Dtype;
-use safetensors::tensor::Metadata;
-use serde_json::{Map, Value, json};
-
-use super::error::RunError;
+use files::safetensors::{self, Content, Dtype, Header, HeaderError, TensorToWrite, WriteError, Writer};
 
 /// Version of the layout that this program writes and reads.
 const VERSION: &str = "1";
 /// How the file says what it is.
 const FORMAT: &str = "dino-vmf checkpoint";
-/// A header larger than this is none of ours: a thousand tensors need a tenth of a megabyte.
-const MAX_HEADER: u64 = 64 << 20;
 
 /// Type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +24,10 @@ pub enum Element {
 }
 
 impl Element {
-    fn name(self) -> &'static str {
+    fn dtype(self) -> Dtype {
         match self {
-            Element::F32 => "F32",
-            Element::F64 => "F64",
+            Element::F32 => Dtype::F32,
+            Element::F64 => Dtype::F64,
         }
     }
 
@@ -60,18 +53,6 @@ pub struct TensorRef<'a> {
     pub bytes: &'a [u8],
 }
 
-impl TensorRef<'_> {
-    fn check(&self) -> Result<(), String> {
-        let count = self.shape.iter().try_fold(1usize, |count, &side| count.checked_mul(side));
-        let expected = count.and_then(|count| count.checked_mul(self.element.size()));
-        match expected {
-            _ if self.name == "__metadata__" => Err("the name is reserved by the file format".to_owned()),
-            Some(expected) if expected == self.bytes.len() => Ok(()),
-            _ => Err(format!("shape {:?} does not have {} bytes", self.shape, self.bytes.len())),
-        }
-    }
-}
-
 /// CRC-32C over step, state and every tensor's name, type, shape and bytes, each with its length, in order of name:
 /// the order of the file is not enough, since tensors without elements share their place.
 fn checksum<'a>(step: u64, state: &str, tensors: impl Iterator<Item = TensorRef<'a>>) -> String {
@@ -86,7 +67,7 @@ fn checksum<'a>(step: u64, state: &str, tensors: impl Iterator<Item = TensorRef<
     add(state.as_bytes());
     for tensor in tensors {
         add(tensor.name.as_bytes());
-        add(tensor.element.name().as_bytes());
+        add(tensor.element.dtype().to_string().as_bytes());
         add(&tensor.shape.iter().flat_map(|&side| (side as u64).to_le_bytes()).collect::<Vec<u8>>());
         add(tensor.bytes);
     }
@@ -94,56 +75,28 @@ fn checksum<'a>(step: u64, state: &str, tensors: impl Iterator<Item = TensorRef<
 }
 
 /// A checkpoint about to be written: the header is ready, the tensors are still where they were.
-pub(super) struct Unwritten<'a> {
-    header: Vec<u8>,
-    tensors: Vec<TensorRef<'a>>,
+pub(super) fn unwritten<'a>(step: u64, tensors: &[TensorRef<'a>], state: &str) -> Result<Writer<'a>, WriteError> {
+    let mut tensors = tensors.to_vec();
+    // Wider elements first, so that each tensor starts at a multiple of its element's size.
+    tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.element.size()));
+    let (step_text, checksum) = (step.to_string(), checksum(step, state, tensors.iter().copied()));
+    let metadata =
+        [("format", FORMAT), ("version", VERSION), ("step", &step_text), ("state", state), ("checksum", &checksum)];
+    let to_write = |TensorRef { name, shape, element, bytes }: TensorRef<'a>| TensorToWrite {
+        name,
+        dtype: element.dtype(),
+        shape,
+        content: Content::Bytes(bytes),
+    };
+    Writer::new(tensors.into_iter().map(to_write).collect(), metadata)
 }
 
-impl<'a> Unwritten<'a> {
-    pub(super) fn new(step: u64, tensors: &[TensorRef<'a>], state: &str) -> Result<Self, RunError> {
-        let mut tensors = tensors.to_vec();
-        // Wider elements first, so that each tensor starts at a multiple of its element's size.
-        tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.element.size()));
-        let mut header = Map::new();
-        let mut offset = 0;
-        for tensor in &tensors {
-            let bad = |reason| RunError::BadTensor { name: tensor.name.to_owned(), reason };
-            tensor.check().map_err(bad)?;
-            let end = offset + tensor.bytes.len();
-            let entry = json!({ "dtype": tensor.element.name(), "shape": tensor.shape, "data_offsets": [offset, end] });
-            if header.insert(tensor.name.to_owned(), entry).is_some() {
-                return Err(bad("two tensors have this name".to_owned()));
-            }
-            offset = end;
-        }
-        let checksum = checksum(step, state, tensors.iter().copied());
-        let metadata = json!({
-            "format": FORMAT, "version": VERSION, "step": step.to_string(), "state": state, "checksum": checksum
-        });
-        header.insert("__metadata__".to_owned(), metadata);
-        let mut header = Value::Object(header).to_string().into_bytes();
-        header.resize(header.len().next_multiple_of(8), b' ');
-        Ok(Self { header, tensors })
-    }
-
-    /// Size of the file.
-    pub(super) fn size(&self) -> u64 {
-        8 + self.header.len() as u64 + self.tensors.iter().map(|tensor| tensor.bytes.len() as u64).sum::<u64>()
-    }
-
-    pub(super) fn write_to(&self, file: &mut impl Write) -> io::Result<()> {
-        file.write_all(&(self.header.len() as u64).to_le_bytes())?;
-        file.write_all(&self.header)?;
-        self.tensors.iter().try_for_each(|tensor| file.write_all(tensor.bytes))
-    }
-}
-
-/// What is wrong with a checkpoint file.
+/// Why a file is no checkpoint to go on from.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
-    /// It cannot be read.
+    /// The file system refused. The checkpoint may be as good as it was: this is no damage to it.
     #[error("cannot be read: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// The file is shorter or longer than its header says, or the header is no header.
     #[error("is damaged: {0}")]
     Layout(String),
@@ -164,6 +117,32 @@ pub enum Damage {
         /// Of what is there.
         found: String,
     },
+}
+
+impl From<io::Error> for Damage {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            // The file has become shorter than it was when it was opened.
+            ErrorKind::UnexpectedEof => Damage::Layout("it ends before its last tensor does".to_owned()),
+            _ => Damage::Io(error),
+        }
+    }
+}
+
+impl From<HeaderError> for Damage {
+    fn from(error: HeaderError) -> Self {
+        let layout = |message: &str| Damage::Layout(message.to_owned());
+        match error {
+            HeaderError::Io(error) => error.into(),
+            HeaderError::NotAFile => Damage::Io(io::Error::new(ErrorKind::InvalidInput, "it is not a file")),
+            HeaderError::TooShort { .. } => layout("it is shorter than a header"),
+            HeaderError::NotAHeader { .. } | HeaderError::HeaderCut { .. } => {
+                layout("its header is longer than it can be")
+            }
+            HeaderError::Malformed(error) => Damage::Layout(error.to_string()),
+            HeaderError::DataLength { .. } => layout("its length is not the one in its header"),
+        }
+    }
 }
 
 /// A checkpoint that has been read and whose checksum is right.
@@ -187,36 +166,27 @@ struct Entry {
 impl Checkpoint {
     /// Reads and verifies a checkpoint file.
     pub fn read(path: &Path) -> Result<Self, Damage> {
-        let mut file = File::open(path)?;
-        let length = file.metadata()?.len();
-        let layout = |message: &str| Damage::Layout(message.to_owned());
-        let mut header_length = [0; 8];
-        if length < 8 {
-            return Err(layout("it is shorter than a header"));
-        }
-        file.read_exact(&mut header_length)?;
-        let header_length = u64::from_le_bytes(header_length);
-        if header_length > MAX_HEADER || header_length > length - 8 {
-            return Err(layout("its header is longer than it can be"));
-        }
-        let mut header = vec![0; header_length as usize];
-        file.read_exact(&mut header)?;
-        // Checks types, shapes, sizes for overflow, and that the tensors follow each other without gap or overlap.
-        let index: Metadata = serde_json::from_slice(&header).map_err(|error| Damage::Layout(error.to_string()))?;
-        if index.data_len() as u64 != length - 8 - header_length {
-            return Err(layout("its length is not the one in its header"));
-        }
+        let (mut file, header) = safetensors::open(path)?;
+        Self::read_tensors(path, header, &mut file)
+    }
+
+    /// Reads the tensors that a header describes from a file that stands behind it, and verifies them.
+    pub(super) fn read_tensors(path: &Path, header: Header, file: &mut impl Read) -> Result<Self, Damage> {
+        let length = (header.data.end - header.data.start) as usize;
         // Somebody else's file, which may be large, is known by its header.
-        let (mut checkpoint, expected) = Self::described_by(path, &index)?;
-        checkpoint.data = vec![0; index.data_len()];
+        let (mut checkpoint, expected) = Self::described_by(path, header)?;
+        checkpoint.data = vec![0; length];
         file.read_exact(&mut checkpoint.data)?;
         let found = checksum(checkpoint.step, &checkpoint.state, checkpoint.tensors());
         if found == expected { Ok(checkpoint) } else { Err(Damage::Checksum { expected, found }) }
     }
 
     /// A checkpoint whose tensors are yet to be read, and the checksum they must have.
-    fn described_by(path: &Path, index: &Metadata) -> Result<(Self, String), Damage> {
-        let metadata = index.metadata().as_ref().ok_or(Damage::Foreign("it has no metadata"))?;
+    fn described_by(path: &Path, header: Header) -> Result<(Self, String), Damage> {
+        let Header { tensors, metadata, data } = header;
+        if metadata.is_empty() {
+            return Err(Damage::Foreign("it has no metadata"));
+        }
         let entry = |key| metadata.get(key).map(String::as_str);
         if entry("format") != Some(FORMAT) {
             return Err(Damage::Foreign("its metadata does not say so"));
@@ -228,20 +198,15 @@ impl Checkpoint {
         let step = entry("step").and_then(|step| step.parse().ok()).ok_or(Damage::Foreign("it has no step"))?;
         let state = entry("state").ok_or(Damage::Foreign("it has no state"))?.to_owned();
         let expected = entry("checksum").ok_or(Damage::Foreign("it has no checksum"))?.to_owned();
-        let mut entries = Vec::new();
-        for name in index.offset_keys() {
-            let Some(info) = index.info(&name) else { continue };
-            let element = match info.dtype {
+        let mut entries = Vec::with_capacity(tensors.len());
+        for safetensors::Entry { name, dtype, shape, place } in tensors {
+            let element = match dtype {
                 Dtype::F32 => Element::F32,
                 Dtype::F64 => Element::F64,
                 _ => return Err(Damage::Foreign("it has tensors other than F32 and F64")),
             };
-            entries.push(Entry {
-                name,
-                shape: info.shape.clone(),
-                element,
-                place: info.data_offsets.0..info.data_offsets.1,
-            });
+            let place = (place.start - data.start) as usize..(place.end - data.start) as usize;
+            entries.push(Entry { name, shape, element, place });
         }
         Ok((Self { path: path.to_owned(), step, state, entries, data: Vec::new() }, expected))
     }
@@ -274,5 +239,93 @@ impl Checkpoint {
     /// One tensor by name.
     pub fn tensor(&self, name: &str) -> Option<TensorRef<'_>> {
         self.tensors().find(|tensor| tensor.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATE: &str = "{\"epoch\": 7, \"name\": \"\\\"ü\"}";
+
+    fn written() -> Vec<u8> {
+        let weight: Vec<u8> = [1.0, f32::NAN, -0.0, 7.0, 5.0, 6.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let center = 0.1f64.to_le_bytes();
+        let tensors = [
+            TensorRef { name: "student.weight", shape: &[3, 2], element: Element::F32, bytes: &weight },
+            TensorRef { name: "center", shape: &[], element: Element::F64, bytes: &center },
+            TensorRef { name: "none", shape: &[0, 4], element: Element::F32, bytes: &[] },
+            TensorRef { name: "nothing", shape: &[4, 0], element: Element::F32, bytes: &[] },
+        ];
+        unwritten(7, &tensors, STATE).unwrap().to_bytes().unwrap()
+    }
+
+    fn read(mut bytes: &[u8]) -> Result<Checkpoint, Damage> {
+        let length = bytes.len() as u64;
+        let header = Header::read(&mut bytes, length)?;
+        Checkpoint::read_tensors(Path::new("test"), header, &mut bytes)
+    }
+
+    #[test]
+    fn the_file_is_this_one_byte_for_byte() {
+        let header = "{\"__metadata__\":{\"checksum\":\"crc32c:f4ed0b2e\",\"format\":\"dino-vmf checkpoint\",\
+            \"state\":\"{\\\"epoch\\\": 7, \\\"name\\\": \\\"\\\\\\\"ü\\\"}\",\"step\":\"7\",\"version\":\"1\"},\
+            \"center\":{\"data_offsets\":[0,8],\"dtype\":\"F64\",\"shape\":[]},\
+            \"none\":{\"data_offsets\":[32,32],\"dtype\":\"F32\",\"shape\":[0,4]},\
+            \"nothing\":{\"data_offsets\":[32,32],\"dtype\":\"F32\",\"shape\":[4,0]},\
+            \"student.weight\":{\"data_offsets\":[8,32],\"dtype\":\"F32\",\"shape\":[3,2]}}";
+        let mut header = header.as_bytes().to_vec();
+        header.resize(header.len().next_multiple_of(8), b' ');
+        let tensors =
+            b"\x9a\x99\x99\x99\x99\x99\xb9\x3f\0\0\x80\x3f\0\0\xc0\x7f\0\0\0\x80\0\0\xe0\x40\0\0\xa0\x40\0\0\xc0\x40";
+        let bytes = written();
+        assert_eq!(bytes, [&(header.len() as u64).to_le_bytes(), &header[..], tensors].concat());
+        let reference = ::safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        assert_eq!(reference.tensor("student.weight").unwrap().shape(), [3, 2]);
+    }
+
+    #[test]
+    fn no_change_of_a_single_byte_passes_unnoticed() {
+        let good = written();
+        let header = u64::from_le_bytes(good[..8].try_into().unwrap()) as usize;
+        let padding = good[..8 + header].iter().rev().take_while(|&&byte| byte == b' ').count();
+        let mut bad = good.clone();
+        for i in 0..good.len() {
+            for flip in [1, 0x20, 0x80] {
+                bad[i] ^= flip;
+                let harmless = (8 + header - padding..8 + header).contains(&i);
+                assert!(read(&bad).is_err() || harmless, "byte {i} ^ {flip}");
+                bad[i] = good[i];
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_cut_or_grown_at_any_place_is_damaged() {
+        let good = written();
+        for length in 0..good.len() {
+            assert!(matches!(read(&good[..length]), Err(Damage::Layout(_))), "length {length}");
+        }
+        assert!(matches!(read(&[&good[..], &[0]].concat()), Err(Damage::Layout(_))));
+        assert!(read(&vec![0; good.len()]).is_err(), "a file that a power loss left full of zeros");
+    }
+
+    #[test]
+    fn hostile_headers_are_refused_before_memory_is_taken() {
+        let huge =
+            "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387900],\"data_offsets\":[0,18446744073709551600]}}";
+        let wrap =
+            "{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693951],\"data_offsets\":[0,18446744073709551608]}}";
+        let foreign = "{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}\0\0\0\0";
+        for header in [huge, wrap, "{", foreign] {
+            let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat();
+            let message = read(&bytes).unwrap_err().to_string();
+            assert!(message.contains("damaged"), "{message}");
+        }
+        let message = read(&[&u64::MAX.to_le_bytes()[..], b"{}"].concat()).unwrap_err().to_string();
+        assert!(message.contains("longer than it can be"), "{message}");
+        let length = foreign.len() as u64 - 4;
+        let bytes = [&length.to_le_bytes(), foreign.as_bytes()].concat();
+        assert!(matches!(read(&bytes), Err(Damage::Foreign("it has no metadata"))));
     }
 }

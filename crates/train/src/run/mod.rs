@@ -18,7 +18,7 @@ mod tensorboard;
 pub use checkpoint::{Checkpoints, Recovered, Skipped};
 pub use config::{Comparison, Difference, RunConfig};
 pub use error::RunError;
-pub use folder::{RunFolder, is_run};
+pub use folder::{BACKBONE_FILE, RunFolder, is_run};
 pub use format::{Checkpoint, Damage, Element, TensorRef};
 pub use metrics::{MetricsLog, Record, Truncated};
 pub use reader::RunReader;

@@ -41,9 +41,9 @@ pub(super) struct Parsed {
     pub remarks: Vec<String>,
 }
 
-/// How the lines of a list are made. One way for all of them.
+/// The format of the lines of a list, the same for all of them.
 #[derive(Debug, PartialEq, Eq)]
-enum Layout {
+enum LineFormat {
     /// Nothing but a path.
     Path,
     /// A path, white space, and a class number.
@@ -56,17 +56,17 @@ enum Layout {
 pub(super) fn parse(text: &str, extension: &str) -> Result<Parsed, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut parsed = Parsed::default();
-    let layout = layout(text, extension, &mut parsed.remarks);
-    let skipped = usize::from(matches!(layout, Layout::Columns { heading: true, .. }));
+    let line_format = line_format(text, extension, &mut parsed.remarks);
+    let skipped = usize::from(matches!(line_format, LineFormat::Columns { heading: true, .. }));
     let mut labels = Names::default();
     for (number, line) in lines(text).skip(skipped) {
-        let (path, label) = match &layout {
-            Layout::Path => (Cow::Borrowed(line), None),
-            Layout::PathNumber => {
+        let (path, label) = match &line_format {
+            LineFormat::Path => (Cow::Borrowed(line), None),
+            LineFormat::PathNumber => {
                 let (path, number) = trailing_number(line).unwrap_or((line, ""));
                 (Cow::Borrowed(path), Some(Cow::Borrowed(number)))
             }
-            &Layout::Columns { separator, path, label, .. } => {
+            &LineFormat::Columns { separator, path, label, .. } => {
                 let field = |column: usize| fields(line, separator).nth(column);
                 (field(path).unwrap_or_default(), label.map(|column| field(column).unwrap_or_default()))
             }
@@ -91,20 +91,20 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     trimmed.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
-fn layout(text: &str, extension: &str, remarks: &mut Vec<String>) -> Layout {
+fn line_format(text: &str, extension: &str, remarks: &mut Vec<String>) -> LineFormat {
     let all = |holds: &dyn Fn(&str) -> bool| lines(text).all(|(_, line)| holds(line));
     let starts_with_image = |line: &str| line.split_once(',').is_some_and(|(path, _)| image(path));
     let separator = match extension {
         "csv" => ',',
         "tsv" => '\t',
         _ if all(&|line| line.contains('\t')) => '\t',
-        _ if all(&|line| trailing_number(line).is_some()) => return Layout::PathNumber,
+        _ if all(&|line| trailing_number(line).is_some()) => return LineFormat::PathNumber,
         _ if all(&starts_with_image) => ',',
-        _ => return Layout::Path,
+        _ => return LineFormat::Path,
     };
     let mut rows = lines(text).map(|(_, line)| fields(line, separator).map(|field| field.to_lowercase()).collect());
     let (Some(first), second): (Option<Vec<String>>, Option<Vec<String>>) = (rows.next(), rows.next()) else {
-        return Layout::Path;
+        return LineFormat::Path;
     };
     let images = |row: &[String]| row.iter().map(|field| image(field)).collect::<Vec<bool>>();
     let (first_images, second_images) = (images(&first), images(&second.unwrap_or_default()));
@@ -131,7 +131,7 @@ fn layout(text: &str, extension: &str, remarks: &mut Vec<String>) -> Layout {
             ),
         });
     }
-    Layout::Columns { separator, path, label, heading }
+    LineFormat::Columns { separator, path, label, heading }
 }
 
 fn image(path: &str) -> bool {

@@ -1,18 +1,18 @@
-//! From an image in its source to its views, in memory that serves every image.
+//! One worker's buffers, and the way of an image through them: fetch, decode, crop, finish.
 
-use super::effort::Effort;
+use super::timing::Timing;
 use crate::source::{ReadError, Reader, Source};
 use crate::views::{ViewMaker, ViewParams, reduction};
 use crate::{DecodeLimits, Image, decode::Reduction};
 use std::time::{Duration, Instant};
 
-/// How faithfully images are decoded.
+/// Whether JPEGs may be decoded at a reduced size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Decoding {
-    /// Every pixel: views equal those of Pillow and torchvision byte for byte.
+    /// At full size: views equal those of Pillow and torchvision byte for byte.
     #[default]
     Exact,
-    /// A JPEG whose views are all much smaller than it is, is decoded smaller: see [`reduction`].
+    /// At a reduced size, if all views are much smaller than the image: see [`reduction`].
     Fast,
 }
 
@@ -25,29 +25,29 @@ impl Decoding {
         Self::NAMES[self as usize]
     }
 
-    /// The one of this name.
+    /// The variant of this name.
     pub fn of_name(name: &str) -> Option<Self> {
         [Decoding::Exact, Decoding::Fast].into_iter().find(|decoding| decoding.name() == name)
     }
 }
 
-/// What a worker keeps from image to image, so that making views takes no memory once it has seen a large one.
-pub(super) struct Workbench {
+/// A worker's buffers, reused from image to image: views are made without allocation once a large image has been seen.
+pub(super) struct Scratch {
     reader: Reader,
-    /// Which image is in hand.
+    /// The current image's index in the source.
     pub index: usize,
     image: Image,
-    /// What the sides of the image in its file were divided by.
+    /// The factor by which decoding has reduced the sides of the image.
     divisor: usize,
     params: Vec<ViewParams>,
     maker: ViewMaker,
-    /// The views of the last image.
+    /// The views of the current image.
     views: Vec<Image>,
-    /// What that image has cost.
-    pub effort: Effort,
+    /// The time that the current image took.
+    pub timing: Timing,
 }
 
-impl Workbench {
+impl Scratch {
     pub(super) fn new(channels: usize, views: usize) -> Self {
         let blank = Image::black(1, 1, channels);
         Self {
@@ -58,12 +58,12 @@ impl Workbench {
             maker: ViewMaker::default(),
             views: vec![blank.clone(); views],
             image: blank,
-            effort: Effort::default(),
+            timing: Timing::default(),
         }
     }
 
-    /// Reads an image, no larger than its views need where `decoding` allows that. `draw` says what view number `i` of an
-    /// image of some height and width is.
+    /// Reads an image, at a reduced size if `decoding` allows it. `draw(i, height, width)` gives the parameters of view `i` of
+    /// an image of this size.
     pub(super) fn read(
         &mut self,
         source: &dyn Source,
@@ -80,30 +80,30 @@ impl Workbench {
             if decoding == Decoding::Fast { reduction(params) } else { Reduction::None }
         };
         let done = reader.read_reduced(source, index, &mut prepare, image);
-        // Only JPEG tells its size before it is decoded.
+        // Only JPEG calls `prepare`, which draws the parameters before decoding.
         if done.is_ok() && params.is_empty() {
             params.extend((0..views.len()).map(|view| draw(view, image.height, image.width)));
         }
-        let fetch = self.reader.fetching();
-        self.effort = Effort { fetch, decode: start.elapsed().saturating_sub(fetch), views: Duration::ZERO };
+        let fetch = self.reader.fetch_time();
+        self.timing = Timing { fetch, decode: start.elapsed().saturating_sub(fetch), views: Duration::ZERO };
         self.divisor = done?.divisor();
         Ok(())
     }
 
-    /// Makes all views of the image that was read, or cuts them out only.
+    /// Makes all views of the image that was read; without `finish`, crops and resizes only.
     pub(super) fn make_views(&mut self, finish: bool) {
         let start = Instant::now();
-        let Self { image, divisor, params, maker, views, effort, .. } = self;
+        let Self { image, divisor, params, maker, views, timing, .. } = self;
         for (params, view) in params.iter().zip(views) {
             maker.cut(image, *divisor, params, view);
             if finish {
                 maker.finish(&params.finish, view);
             }
         }
-        effort.views = start.elapsed();
+        timing.views = start.elapsed();
     }
 
-    /// The views of the last image and what they are.
+    /// The views of the current image with their parameters.
     pub(super) fn views(&self) -> impl Iterator<Item = (&Image, &ViewParams)> {
         self.views.iter().zip(&self.params)
     }

@@ -1,4 +1,4 @@
-//! Which files of images a folder holds, apart from plain image files, and how they are split.
+//! Finding tar, parquet, IDX and CIFAR files in a folder, and splitting them into training and held-out files.
 
 use super::formats::Format;
 use super::parts::{HELD_OUT, Part};
@@ -14,20 +14,20 @@ const PARQUET: [&str; 1] = [".parquet"];
 const TAR: [&str; 3] = [".tar", ".tar.gz", ".tgz"];
 const IDX: [&str; 2] = ["idx3-ubyte", "idx3-ubyte.gz"];
 
-/// Files of one format.
+/// The files of one format that were found in a folder or named by the user, by split.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct FoundFiles {
     pub format: Format,
     pub train: Vec<PathBuf>,
     /// Empty where nothing is held out.
     pub test: Vec<PathBuf>,
     /// The file of class names, for CIFAR.
     pub class_names: Option<PathBuf>,
-    /// What a person should know about the choice.
+    /// See [`super::Source::remarks`]: files that were not used, and why.
     pub remarks: Vec<String>,
 }
 
-impl Held {
+impl FoundFiles {
     fn new(format: Format) -> Self {
         Self { format, train: Vec::new(), test: Vec::new(), class_names: None, remarks: Vec::new() }
     }
@@ -38,7 +38,7 @@ impl Held {
         Self { train: files, class_names, ..Self::new(format) }
     }
 
-    /// The files of a part, and those of the other.
+    /// The files of this split, and those of the other.
     pub(super) fn parts(&self, split: Split) -> (&[PathBuf], &[PathBuf]) {
         match split {
             Split::Train => (&self.train, &self.test),
@@ -46,21 +46,21 @@ impl Held {
         }
     }
 
-    /// Some file, to name in a message.
+    /// One of the files, as an example in a message.
     pub(super) fn example(&self) -> Option<&PathBuf> {
         self.train.first().or(self.test.first())
     }
 }
 
-/// Looks for files of all formats, directly in a folder and where their usual archives put them.
-pub(super) fn look(root: &Path) -> Result<Vec<Held>, OpenError> {
+/// Finds files of all formats, directly in a folder and where their usual archives put them.
+pub(super) fn find(root: &Path) -> Result<Vec<FoundFiles>, OpenError> {
     let names = visible_files(root)?;
-    let mut held = Vec::new();
-    held.extend(idx(root, &names));
+    let mut found = Vec::new();
+    found.extend(idx(root, &names));
     for folder in std::iter::once(root.to_path_buf()).chain(CIFAR_FOLDERS.map(|folder| root.join(folder))) {
         let inside = if folder == root { names.clone() } else { if_there(&folder)? };
-        held.extend(cifar10(&folder, &inside)?);
-        held.extend(cifar100(&folder, &inside));
+        found.extend(cifar10(&folder, &inside)?);
+        found.extend(cifar100(&folder, &inside));
     }
     // Relative paths of archives, here and in the folders that name a part.
     let mut archives: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
@@ -71,13 +71,13 @@ pub(super) fn look(root: &Path) -> Result<Vec<Held>, OpenError> {
         let ends = |path: &&PathBuf| has_ending(&path.to_string_lossy(), endings);
         let files: Vec<&PathBuf> = archives.iter().filter(ends).collect();
         if !files.is_empty() {
-            held.push(by_split_words(format, root, &files));
+            found.push(by_split_words(format, root, &files));
         }
     }
-    Ok(held)
+    Ok(found)
 }
 
-/// Names of visible files that can be of a format.
+/// Names of files that are not hidden and whose extension is that of a known format.
 fn visible_files(folder: &Path) -> Result<BTreeSet<String>, OpenError> {
     let refused = |source| OpenError::Io { path: folder.to_path_buf(), source };
     let mut names = BTreeSet::new();
@@ -113,19 +113,19 @@ fn if_there(folder: &Path) -> Result<BTreeSet<String>, OpenError> {
 }
 
 /// The images of a part in IDX files, under the names that MNIST and its relatives have.
-fn idx(root: &Path, names: &BTreeSet<String>) -> Option<Held> {
+fn idx(root: &Path, names: &BTreeSet<String>) -> Option<FoundFiles> {
     let find = |parts: &[&str]| {
         let spellings = |part: &str| {
             ["-idx3-ubyte", ".idx3-ubyte", "-idx3-ubyte.gz", ".idx3-ubyte.gz"].map(|end| format!("{part}-images{end}"))
         };
         parts.iter().flat_map(|part| spellings(part)).find(|name| names.contains(name)).map(|name| root.join(name))
     };
-    let held = Held {
+    let found = FoundFiles {
         train: find(&["train"]).into_iter().collect(),
         test: find(&["t10k", "test"]).into_iter().collect(),
-        ..Held::new(Format::Idx)
+        ..FoundFiles::new(Format::Idx)
     };
-    held.example().is_some().then_some(held)
+    found.example().is_some().then_some(found)
 }
 
 /// The labels that belong to a file of IDX images, where they are there.
@@ -139,7 +139,7 @@ pub(super) fn idx_labels(images: &Path) -> Option<PathBuf> {
     [labels, other].into_iter().find(|path| path.is_file())
 }
 
-fn cifar10(folder: &Path, names: &BTreeSet<String>) -> Result<Option<Held>, OpenError> {
+fn cifar10(folder: &Path, names: &BTreeSet<String>) -> Result<Option<FoundFiles>, OpenError> {
     let number = |name: &String| name.strip_prefix("data_batch_")?.strip_suffix(".bin")?.parse::<u32>().ok();
     let last = names.iter().filter_map(number).max().unwrap_or(0);
     let batch = |i: u32| format!("data_batch_{i}.bin");
@@ -148,19 +148,19 @@ fn cifar10(folder: &Path, names: &BTreeSet<String>) -> Result<Option<Held>, Open
         let problem = format!("{missing} is missing among the CIFAR-10 batches");
         return Err(OpenError::Format { path: folder.to_path_buf(), problem });
     }
-    let mut held = Held::new(Format::Cifar10);
-    held.train = (1..=last).map(|i| folder.join(batch(i))).collect();
-    held.test = names.get("test_batch.bin").map(|name| folder.join(name)).into_iter().collect();
-    held.class_names = names.get("batches.meta.txt").map(|name| folder.join(name));
-    Ok(held.example().is_some().then_some(held))
+    let mut found = FoundFiles::new(Format::Cifar10);
+    found.train = (1..=last).map(|i| folder.join(batch(i))).collect();
+    found.test = names.get("test_batch.bin").map(|name| folder.join(name)).into_iter().collect();
+    found.class_names = names.get("batches.meta.txt").map(|name| folder.join(name));
+    Ok(found.example().is_some().then_some(found))
 }
 
-fn cifar100(folder: &Path, names: &BTreeSet<String>) -> Option<Held> {
+fn cifar100(folder: &Path, names: &BTreeSet<String>) -> Option<FoundFiles> {
     let class_names = folder.join(names.get("fine_label_names.txt")?);
     let file = |name: &str| names.get(name).map(|name| folder.join(name)).into_iter().collect();
     let (train, test) = (file("train.bin"), file("test.bin"));
-    let held = Held { train, test, class_names: Some(class_names), ..Held::new(Format::Cifar100) };
-    held.example().is_some().then_some(held)
+    let found = FoundFiles { train, test, class_names: Some(class_names), ..FoundFiles::new(Format::Cifar100) };
+    found.example().is_some().then_some(found)
 }
 
 /// The file of class names that lies beside a CIFAR file.
@@ -175,8 +175,8 @@ fn cifar_names(file: &Path, format: Format) -> Option<PathBuf> {
 
 /// Splits files by a word in their relative paths: `train-000.tar`, `imagenet-val-03.tar`, `data/test.parquet`. Without
 /// `train` among them, all are for training.
-fn by_split_words(format: Format, root: &Path, files: &[&PathBuf]) -> Held {
-    let mut held = Held::new(format);
+fn by_split_words(format: Format, root: &Path, files: &[&PathBuf]) -> FoundFiles {
+    let mut found = FoundFiles::new(format);
     let parts: Vec<Option<Part>> = files.iter().map(|file| Part::of_path(&file.to_string_lossy())).collect();
     let test = parts.iter().flatten().filter(|part| **part != Part::Train).min().copied();
     let is_split = parts.contains(&Some(Part::Train));
@@ -184,23 +184,23 @@ fn by_split_words(format: Format, root: &Path, files: &[&PathBuf]) -> Held {
     for (part, file) in parts.into_iter().zip(files) {
         let path = root.join(file);
         match part {
-            Some(Part::Train) => held.train.push(path),
-            Some(_) if is_split && part == test => held.test.push(path),
+            Some(Part::Train) => found.train.push(path),
+            Some(_) if is_split && part == test => found.test.push(path),
             _ if is_split => unused.push(path),
             _ => {
                 meant.extend(part.map(|_| path.clone()));
-                held.train.push(path);
+                found.train.push(path);
             }
         }
     }
     let mut remark = |files: &[PathBuf], what: &str| {
         let first =
             files.first().map(|first| format!("{} file(s) {what}, the first: {}", files.len(), first.display()));
-        held.remarks.extend(first);
+        found.remarks.extend(first);
     };
     remark(&unused, "belong to no part and are not used");
     remark(&meant, "are named as held out and are for training like all others, because none is named `train`");
-    held
+    found
 }
 
 #[cfg(all(test, unix))]

@@ -1,0 +1,201 @@
+//! Files that are there completely or not at all, also after a power loss.
+//!
+//! A file is written under a temporary name beside its final one, `<name>.<process>-<time>-<counter>.tmp`, and renamed
+//! when it is complete and on the disk. No two writers share a temporary name, so two processes that replace the same
+//! file do not disturb each other: the last rename wins, and readers see one whole file or the other.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// How the name of an unfinished file ends.
+pub const UNFINISHED: &str = ".tmp";
+
+/// An unfinished file that nobody has written to for so long belongs to a process that is gone.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// Large writes: a checkpoint or an unpacked data set has gigabytes.
+const BUFFER: usize = 1 << 20;
+
+/// Replaces `path` by what `write` writes: under another name first, then synced, renamed, and the folder synced.
+///
+/// On failure `path` is what it was and the unfinished file is gone, so that a full disk has its space back. What a
+/// process that was killed left behind of the same file is removed once it is [abandoned](is_abandoned).
+pub fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
+    let unfinished = unfinished_path(path);
+    let written = write_and_sync(&unfinished, write)
+        .and_then(|()| fs::rename(&unfinished, path))
+        .and_then(|()| sync_folder_of(path));
+    // The first failure is the one to report; whether the leftover could be removed too changes nothing.
+    written.inspect_err(|_| _ = remove_if_there(&unfinished))?;
+    remove_abandoned(path);
+    Ok(())
+}
+
+/// Replaces `path` by these bytes.
+pub fn replace_with(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace(path, |file| file.write_all(bytes))
+}
+
+fn write_and_sync(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
+    let mut writer = BufWriter::with_capacity(BUFFER, File::create_new(path)?);
+    write(&mut writer)?;
+    writer.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+}
+
+/// A name for a file on its way to `path` that no other process and no other thread is using.
+pub fn unfinished_path(path: &Path) -> PathBuf {
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+    let (process, counter) = (std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{process:x}-{now:x}-{counter:x}{UNFINISHED}"));
+    name.into()
+}
+
+/// The name that an unfinished file was to get: `config.toml` for `config.toml.1f-18c-0.tmp`, or for `config.toml.tmp`,
+/// as earlier versions wrote. None for a name that does not end in [`UNFINISHED`].
+pub fn finished_name(name: &str) -> Option<&str> {
+    let is_hex = |part: &str| !part.is_empty() && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_tag = |tag: &str| tag.split('-').count() == 3 && tag.split('-').all(is_hex);
+    let name = name.strip_suffix(UNFINISHED)?;
+    Some(name.rsplit_once('.').filter(|(_, tag)| is_tag(tag)).map_or(name, |(finished, _)| finished))
+}
+
+/// Whether a file of this name is an unfinished one that was to become `of`.
+pub fn is_unfinished(name: &OsStr, of: &str) -> bool {
+    name.to_str().and_then(finished_name) == Some(of)
+}
+
+/// Whether an unfinished file is a leftover of a process that was killed: nobody has written to it for an hour.
+pub fn is_abandoned(path: &Path) -> bool {
+    let modified = fs::metadata(path).and_then(|about| about.modified());
+    modified.ok().and_then(|time| time.elapsed().ok()).is_some_and(|age| age > ABANDONED)
+}
+
+/// Removes abandoned files that were to become `path`. Each crash leaves one, under a name that no later write uses.
+fn remove_abandoned(path: &Path) {
+    let Some(name) = path.file_name().and_then(OsStr::to_str) else { return };
+    for entry in fs::read_dir(folder_of(path)).into_iter().flatten().flatten() {
+        if is_unfinished(&entry.file_name(), name) && is_abandoned(&entry.path()) {
+            // The write itself has succeeded: a leftover that cannot be removed is no error.
+            _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Removes a file; that there is none is as good.
+pub fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the names in the folder of `path` durable: without this a power loss may undo a rename.
+pub fn sync_folder_of(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        File::open(folder_of(path))?.sync_all()
+    }
+    // Other systems cannot open a folder as a file, and order their renames themselves.
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        Ok(())
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file_and_no_leftover() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        replace_with(&path, b"old").unwrap();
+        let failed = replace(&path, |file| file.write_all(b"new").and_then(|()| Err(io::Error::other("unplugged"))));
+        assert_eq!(failed.unwrap_err().to_string(), "unplugged");
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(names(folder.path()), ["config.toml"]);
+    }
+
+    #[test]
+    fn a_folder_in_the_place_of_the_file_is_an_error_without_a_leftover() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        fs::create_dir(&path).unwrap();
+        replace_with(&path, b"new").unwrap_err();
+        assert_eq!(names(folder.path()), ["config.toml"]);
+    }
+
+    #[test]
+    fn a_leftover_of_a_crash_is_no_obstacle_and_goes_when_it_is_old() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        let leftover = |of: &str, age: Duration| {
+            let path = unfinished_path(&folder.path().join(of));
+            let file = File::create_new(&path).unwrap();
+            file.set_modified(SystemTime::now() - age).unwrap();
+            path.file_name().unwrap().to_str().unwrap().to_owned()
+        };
+        let recent = leftover("config.toml", ABANDONED / 2);
+        let others = leftover("metrics.toml", ABANDONED * 2);
+        leftover("config.toml", ABANDONED * 2);
+        replace_with(&path, b"whole").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+        assert_eq!(names(folder.path()), ["config.toml".to_owned(), recent, others], "somebody may be writing it");
+    }
+
+    #[test]
+    fn an_unfinished_file_is_known_by_its_name() {
+        let path = unfinished_path(Path::new("run/config.toml"));
+        assert_eq!(path.parent(), Some(Path::new("run")), "renaming works within one folder");
+        let name = path.file_name().unwrap();
+        assert!(is_unfinished(name, "config.toml"), "{name:?}");
+        assert!(!is_unfinished(name, "config"), "{name:?}");
+        assert!(is_unfinished("config.toml.tmp".as_ref(), "config.toml"));
+        for name in ["config.toml", "config.toml.mine.tmp", "config.toml.1-2.tmp", "config.toml.1--2.tmp", "tmp"] {
+            assert!(!is_unfinished(name.as_ref(), "config.toml"), "{name}");
+        }
+        assert_ne!(unfinished_path(Path::new("a")), unfinished_path(Path::new("a")));
+    }
+
+    #[test]
+    fn writers_of_the_same_file_do_not_disturb_each_other() {
+        const ROUNDS: usize = 100;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shared");
+        let contents = [vec![b'a'; 100_000], vec![b'b'; 70_000]];
+        replace_with(&path, &contents[0]).unwrap();
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = contents
+                .iter()
+                .map(|bytes| scope.spawn(|| (0..ROUNDS).try_for_each(|_| replace_with(&path, bytes))))
+                .collect();
+            while !writers.iter().all(|writer| writer.is_finished()) {
+                assert!(contents.contains(&fs::read(&path).unwrap()), "a mixture of both, or half of one");
+            }
+            for writer in writers {
+                writer.join().unwrap().unwrap();
+            }
+        });
+        assert!(contents.contains(&fs::read(&path).unwrap()));
+        assert_eq!(names(folder.path()), ["shared"]);
+    }
+}
