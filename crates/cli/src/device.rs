@@ -1,6 +1,6 @@
 //! From `--device`, `--threads` and `--precision` to a device.
 
-use ssl::recipe::Residual;
+use ssl::recipe::ResidualStream;
 use tensor::{CpuOptions, CudaOptions, CudaPrecision, DType, Device, ResidualPrecision};
 
 use crate::args::{DeviceArgs, InferenceArgs, PrecisionArg};
@@ -46,10 +46,10 @@ impl DeviceArgs {
     }
 
     /// Opens the device of `--device` for training: a GPU in bf16 with a residual stream of this type.
-    pub fn choose_for_training(&self, residual: Residual) -> Result<Chosen, CliError> {
+    pub fn choose_for_training(&self, residual: ResidualStream) -> Result<Chosen, CliError> {
         let residual = match residual {
-            Residual::Bf16 => ResidualPrecision::Bf16,
-            Residual::F32 => ResidualPrecision::F32,
+            ResidualStream::Bf16 => ResidualPrecision::Bf16,
+            ResidualStream::F32 => ResidualPrecision::F32,
         };
         self.choose_with(CudaOptions { residual, ..CudaOptions::default() })
     }

@@ -30,7 +30,7 @@ use crate::terminal::Terminal;
 /// Trains, or goes on with what an earlier start of the same command began.
 pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let asked = args.recipe.asked(args.device.thread_count())?;
-    let device = args.device.choose_for_training(asked.residual())?;
+    let device = args.device.choose_for_training(asked.residual_stream())?;
     let (train, recipe) = args.recipe.open(asked)?;
     let method = method::of(&recipe);
     let read = ReadOptions { workers: workers(args), ..Default::default() };

@@ -7,6 +7,7 @@
 //! Nothing here names a device: tensors know theirs.
 
 mod block;
+mod classifier;
 mod config;
 mod drop_path;
 mod head;
@@ -18,6 +19,7 @@ mod prototypes;
 mod vit;
 pub mod weights;
 
+pub use classifier::Classifier;
 pub use config::{Arch, ConfigError, VitConfig};
 pub use drop_path::DropPath;
 pub use head::{Head, HeadConfig};

@@ -3,7 +3,7 @@
 use clap::Args;
 use data::Decoding;
 use model::Arch;
-use ssl::recipe::Residual;
+use ssl::recipe::ResidualStream;
 
 use super::{DeviceArgs, SOURCE, above_zero};
 
@@ -52,8 +52,8 @@ pub struct BenchStepArgs {
     #[arg(long)]
     pub checkpoint_activations: bool,
     /// Element type of the residual stream on a GPU: bf16 or f32 [default: as in training]
-    #[arg(long, value_name = "TYPE", value_parser = residual)]
-    pub residual: Option<Residual>,
+    #[arg(long, value_name = "TYPE", value_parser = stream)]
+    pub stream: Option<ResidualStream>,
     /// List the kernels of a step on a GPU with their times
     #[arg(long)]
     pub kernels: bool,
@@ -105,9 +105,9 @@ pub struct BenchDataArgs {
     pub json: bool,
 }
 
-fn residual(name: &str) -> Result<Residual, String> {
-    let known = Residual::WORDS.join(", ");
-    Residual::of_word(name).ok_or_else(|| format!("it is one of {known}"))
+fn stream(name: &str) -> Result<ResidualStream, String> {
+    let known = ResidualStream::WORDS.join(", ");
+    ResidualStream::of_word(name).ok_or_else(|| format!("it is one of {known}"))
 }
 
 fn decoding(name: &str) -> Result<Decoding, String> {

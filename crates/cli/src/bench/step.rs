@@ -85,7 +85,7 @@ const GEMM_TIME: Duration = Duration::from_millis(300);
 
 /// Measures and prints.
 pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
-    let residual = args.residual.unwrap_or_else(|| RawRecipe::default().residual());
+    let residual = args.stream.unwrap_or_else(|| RawRecipe::default().residual_stream());
     let device = args.device.choose_for_training(residual)?.device;
     let bench = StepBench {
         arch: args.arch,
@@ -117,7 +117,7 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
             "global_size": bench.global_size, "local_size": bench.local_size,
             "out_dim": bench.out_dim, "accumulate": bench.accumulate,
             "checkpoint_activations": bench.checkpoint_activations, "steps": bench.steps,
-            "residual": if device.is_gpu() { residual.as_str() } else { "f32" },
+            "stream": if device.is_gpu() { residual.as_str() } else { "f32" },
             "shares": shares.iter().cloned().collect::<Map<_, _>>(),
         });
         return output::result(&object.to_string());

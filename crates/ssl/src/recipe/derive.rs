@@ -11,7 +11,7 @@ use super::check::{Facts, check, check_scope};
 use super::error::RecipeError;
 use super::explain::Origin;
 use super::fields::{Given, RawRecipe, Recipe, Sourced};
-use super::values::{Centering, Interval, Method, Prototypes, Residual, Size};
+use super::values::{Centering, Interval, Method, Prototypes, ResidualStream, Size};
 
 trait Fill<T> {
     /// What was given, or the usual value.
@@ -51,7 +51,7 @@ impl<T> Fill<T> for Option<Given<T>> {
 /// Channels of an ordinary image.
 const RGB: usize = 3;
 /// The residual stream of a GPU.
-const RESIDUAL: Residual = Residual::Bf16;
+const RESIDUAL: ResidualStream = ResidualStream::Bf16;
 
 impl RawRecipe {
     /// Channels that images will be brought to. The data is looked at before the recipe is complete.
@@ -60,8 +60,8 @@ impl RawRecipe {
     }
 
     /// Element type of the residual stream. The device is opened before the data is looked at.
-    pub fn residual(&self) -> Residual {
-        self.residual.as_ref().map_or(RESIDUAL, |given| given.value)
+    pub fn residual_stream(&self) -> ResidualStream {
+        self.residual_stream.as_ref().map_or(RESIDUAL, |given| given.value)
     }
 
     /// Lowers a batch that was asked for to what the data has: for those who want the views and not the training.
@@ -170,7 +170,7 @@ impl RawRecipe {
             workers: self.workers.or_default(0),
             accumulate: self.accumulate.or_default(1),
             checkpoint_activations: self.checkpoint_activations.or_default(false),
-            residual: self.residual.or_default(RESIDUAL),
+            residual_stream: self.residual_stream.or_default(RESIDUAL),
             max_bad_share: self.max_bad_share.or_default(0.05),
             knn_every: self.knn_every.or_derive(|| {
                 if facts.labelled {

@@ -9,7 +9,7 @@ use super::error::RecipeError;
 use super::explain::{Line, Origin};
 use super::nearest::unknown_key;
 use super::rule::{Rule, above, below, between};
-use super::values::{Centering, Interval, Method, Prototypes, Residual, Setting, Size};
+use super::values::{Centering, Interval, Method, Prototypes, ResidualStream, Setting, Size};
 
 /// A value that somebody set, and where.
 #[derive(Clone, Debug, PartialEq)]
@@ -253,7 +253,7 @@ recipe! {
     /// more time, the same numbers.
     checkpoint_activations: bool, Rule::Flag, Free, EVERY;
     /// Element type of the residual stream and its gradient on a GPU.
-    residual: Residual, Rule::Choice(Residual::WORDS), Fixed, EVERY;
+    residual_stream: ResidualStream, Rule::Choice(ResidualStream::WORDS), Fixed, EVERY;
     /// Share of the images that may be unreadable before the run stops.
     max_bad_share: f64, between(0.0, 1.0), Free, EVERY;
     /// Epochs between two online kNN evaluations; 0 switches them off.

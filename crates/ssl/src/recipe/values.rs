@@ -87,7 +87,7 @@ choice! {
 
 choice! {
     /// The element type of the residual stream on a GPU; a CPU keeps it as everything else.
-    Residual {
+    ResidualStream {
         /// bfloat16: the least memory to move.
         Bf16 = "bf16",
         /// Single precision, as PyTorch keeps the stream under autocast.

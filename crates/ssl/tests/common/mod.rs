@@ -2,6 +2,7 @@
 //! digits.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+use data::BadSample;
 use data::views::MultiCrop;
 use model::{HeadConfig, VitConfig};
 use ssl::learner::{Learner, LearnerOptions};
@@ -13,6 +14,16 @@ use tensor::ops::AdamW;
 use tensor::{CpuOptions, Device, Precision};
 use train::curve::Curve;
 use train::optimizer::OptimizerOptions;
+use train::{Monitor, Progress};
+
+/// For a run that nobody watches.
+pub struct Silent;
+
+impl Monitor for Silent {
+    fn step(&mut self, _: &Progress) {}
+    fn say(&mut self, _: &str) {}
+    fn skipped(&mut self, _: &BadSample) {}
+}
 
 /// A backbone trained with clipping at `clip`.
 pub fn learner_options(vit: VitConfig, clip: f64, seed: u64) -> LearnerOptions {
