@@ -33,7 +33,7 @@ impl<T: Real> LogNormalizer<T> {
     /// by up to 0.04.
     const SMALLEST_DIMENSION: usize = 16;
 
-    /// The approximation for the unit sphere of R^p; an error below [`Self::SMALLEST_DIMENSION`].
+    /// The approximation for the unit sphere of R^p; an error below 16 dimensions, where it is too coarse.
     pub fn new(p: usize) -> Result<Self, Error> {
         if p < Self::SMALLEST_DIMENSION {
             return Err(Error::DimensionForApproximation { p, minimum: Self::SMALLEST_DIMENSION });
