@@ -81,8 +81,8 @@ impl<'a> SavedState<'a> {
 
     /// The counterpart of [`State::set`].
     pub fn set(&self, prefix: &str, layout: &Layout, into: &mut ParamSet) -> Result<(), StateError> {
-        let specs = layout.specs().iter().enumerate();
-        specs.map(|(i, spec)| self.tensor(&format!("{prefix}/{}", spec.name), &mut into[ParamId(i)])).collect()
+        let mut specs = layout.specs().iter().enumerate();
+        specs.try_for_each(|(i, spec)| self.tensor(&format!("{prefix}/{}", spec.name), &mut into[ParamId(i)]))
     }
 
     /// The counterpart of [`State::tensor`].

@@ -25,8 +25,12 @@ struct Operation {
 }
 
 fn operations() -> Vec<Operation> {
-    let groups = [layers::operations(), stream::operations(), tokens::operations()];
-    [groups.concat(), losses::operations(), optimizer::operations()].concat()
+    [on_exact_values(), stream::operations()].concat()
+}
+
+/// Those whose inputs every device holds exactly.
+fn on_exact_values() -> Vec<Operation> {
+    [layers::operations(), tokens::operations(), losses::operations(), optimizer::operations()].concat()
 }
 
 /// Standard normal values, the same on every device: they are exact in bfloat16.
@@ -121,8 +125,9 @@ fn a_gpu_in_single_precision_follows_double_precision() {
 
 #[test]
 fn a_gpu_in_bfloat16_follows_double_precision() {
+    // A stream in bfloat16 rounds the inputs of the other operations before they begin.
     if let Some(device) = gpu(CudaPrecision::Bf16, ResidualPrecision::Bf16) {
-        follow_double_precision(operations(), &device, 1024.0, 1.0 / 256.0);
+        follow_double_precision(on_exact_values(), &device, 1024.0, 1.0 / 256.0);
     }
 }
 
