@@ -20,7 +20,7 @@ use rand_core::{Rng, SeedableRng};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Purpose {
-    /// Initial values of a parameter; `sample` is the parameter's index, `epoch` is unused.
+    /// Initial values of a parameter; `sample` is the hash of the parameter's name, `epoch` is unused.
     Init = 1,
     /// The permutation of an epoch.
     Shuffle = 2,
@@ -76,6 +76,40 @@ impl Key {
         bytes[24..28].copy_from_slice(&self.view.to_le_bytes());
         bytes[28..32].copy_from_slice(&(self.purpose as u32).to_le_bytes());
         Stream { rng: ChaCha8Rng::from_seed(bytes) }
+    }
+}
+
+/// FNV-1a, 64 bits: order matters, and the value is the same on every machine and in every version. Against accidents, not
+/// against forgery.
+///
+/// ```
+/// let mut hash = random::StableHash::new();
+/// hash.write(b"foobar");
+/// assert_eq!(hash.finish(), 0x85944171f73967e8); // one of the published test vectors
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StableHash(u64);
+
+impl StableHash {
+    /// Of nothing yet.
+    pub fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    /// Adds bytes.
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
+    }
+
+    /// The hash of all bytes so far.
+    pub fn finish(self) -> u64 {
+        self.0
+    }
+}
+
+impl Default for StableHash {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

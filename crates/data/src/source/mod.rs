@@ -36,6 +36,7 @@ pub use synthetic::{SyntheticSettings, SyntheticSource};
 
 use crate::Image;
 use crate::decode::DecodeLimits;
+use random::StableHash;
 use ranges::Table;
 use text::count;
 
@@ -110,19 +111,18 @@ pub enum Split {
     Test,
 }
 
-/// FNV-1a, 64 bits: order matters and the value is the same on every machine and in every version.
-pub(crate) struct Fingerprint(u64);
+/// A hash of a list of images, the same on every machine and in every version.
+pub(crate) struct Fingerprint(StableHash);
 
 impl Fingerprint {
     pub(crate) fn new() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
+        Self(StableHash::new())
     }
 
     /// Adds a field. Its length goes in first, so that ("ab", "c") and ("a", "bc") differ.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
-        for &b in (bytes.len() as u64).to_le_bytes().iter().chain(bytes) {
-            self.0 = (self.0 ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
+        self.0.write(&(bytes.len() as u64).to_le_bytes());
+        self.0.write(bytes);
     }
 
     /// Adds an image.
@@ -138,7 +138,7 @@ impl Fingerprint {
     }
 
     pub(crate) fn finish(&self) -> u64 {
-        self.0
+        self.0.finish()
     }
 }
 

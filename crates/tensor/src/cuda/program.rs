@@ -7,6 +7,7 @@ use std::sync::Mutex;
 
 use cudarc::driver::{result, sys};
 use cudarc::nvrtc;
+use random::StableHash;
 
 const COMMON: &str = include_str!("kernels/common.cuh");
 
@@ -162,12 +163,11 @@ impl Programs {
     }
 }
 
-/// FNV-1a, which is enough against accidents; nobody has a reason to forge a kernel of their own cache.
+/// Enough against accidents; nobody has a reason to forge a kernel of their own cache.
 fn digest(parts: &[&[u8]]) -> u64 {
-    parts
-        .iter()
-        .flat_map(|p| p.iter())
-        .fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+    let mut hash = StableHash::new();
+    parts.iter().for_each(|part| hash.write(part));
+    hash.finish()
 }
 
 /// A cached image without the checksum behind it; none where that is wrong: the driver does not verify what it loads.
