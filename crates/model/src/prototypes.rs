@@ -22,7 +22,7 @@ impl PrototypeLayer {
         Self { count, magnitude, direction }
     }
 
-    /// K.
+    /// K, how many there are.
     pub fn count(&self) -> usize {
         self.count
     }

@@ -32,7 +32,7 @@ pub enum Purpose {
     Synthetic = 5,
     /// Inputs of benchmarks and tests.
     Bench = 6,
-    /// Which samples form a subset (a held-out split, a health probe).
+    /// Which samples form a subset (a held-out split, the images of an online evaluation).
     Subset = 7,
 }
 

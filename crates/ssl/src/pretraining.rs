@@ -132,3 +132,40 @@ impl Trainable for Pretraining {
         self.learner.restore(saved)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::method;
+    use crate::recipe::{Facts, RawRecipe};
+    use data::{Batch, CropGroup};
+
+    #[test]
+    fn drop_path_is_keyed_by_the_image_whose_turn_it_was_as_its_views_are() {
+        let text = "arch = \"vit_nano\"\npatch_size = 8\nhead_hidden = 16\nhead_bottleneck = 16\nout_dim = 8\n\
+                    local_crops = 0\nbatch_size = 3\ndrop_path = 0.5";
+        let facts = Facts { images: 30, height: 16, width: 16, labelled: false, fingerprint: 0 };
+        let recipe = RawRecipe::from_toml(text, "test").unwrap().resolve(&facts).unwrap();
+        let device = Device::cpu(Default::default()).unwrap();
+        let method = method::of(&recipe);
+        let options = learner_options(&recipe).unwrap();
+        let learner = Learner::new(&device, &options, |l, v, d| method.build(l, v, d)).unwrap();
+        let schedules = Schedules::new(&recipe);
+        let pretraining = Pretraining { learner, schedules, drop_path: 0.5, seed: 0, gradient: Default::default() };
+
+        // Image 7 could not be read, and image 20 took its place.
+        let group =
+            CropGroup { height: 16, width: 16, channels: 3, count: 6, pixels: vec![0; 6 * 768], finish: vec![] };
+        let batch = |keys: [u64; 3], samples: [u64; 3]| {
+            let (keys, samples) = (keys.to_vec(), samples.to_vec());
+            Batch { epoch: 2, position: 0, keys, samples, groups: vec![group.clone()], substituted: vec![] }
+        };
+        let drawn = |batch: Batch| {
+            let drawn = pretraining.draw_drop_path(&Fed::on_host(batch), Position { step: 25, epoch: 2 });
+            format!("{:?}", drawn.unwrap())
+        };
+        let substituted = drawn(batch([4, 7, 9], [4, 20, 9]));
+        assert_eq!(substituted, drawn(batch([4, 7, 9], [4, 7, 9])));
+        assert_ne!(substituted, drawn(batch([4, 20, 9], [4, 20, 9])));
+    }
+}

@@ -12,6 +12,7 @@ use ssl::learner::{Learner, LearnerOptions, StepInput};
 use ssl::memory::{MemoryNeed, plan_and_reserve};
 use ssl::method::dino::{Dino, DinoOptions};
 use ssl::recipe::{Centering, Prototypes};
+use ssl::view_plan::ViewShape;
 use tensor::ops::{PixelData, Pixels};
 use tensor::{CpuOptions, CudaOptions, CudaPrecision, Device, Precision, ResidualPrecision};
 use train::Position;
@@ -231,6 +232,21 @@ fn planned_run(residual: ResidualPrecision, checkpoint_activations: bool) -> Opt
     let need = MemoryNeed { options: &options, method: &method, batch: MANY, drop_path: DROP_PATH, evaluated: None };
     plan_and_reserve(&device, &need).unwrap();
     Some(train_by(&mut dino(&device, &options, &method), 10, 5e-4, MANY))
+}
+
+#[test]
+fn a_gpu_plans_for_the_evaluation_between_the_steps() {
+    let plan = |evaluated| {
+        let device = gpu(CudaPrecision::Bf16)?;
+        let (options, method) = options(Prototypes::Vmf, Centering::Probability, false);
+        let need = MemoryNeed { options: &options, method: &method, batch: 1, drop_path: DROP_PATH, evaluated };
+        plan_and_reserve(&device, &need).unwrap().map(|plan| plan.total)
+    };
+    let Some(steps) = plan(None) else { return };
+    // Many more images than a step has, and far fewer.
+    let shape = |count| ViewShape { count, height: 64, width: 64, channels: 3 };
+    assert!(plan(Some(shape(4096))).unwrap() > 2 * steps);
+    assert_eq!(plan(Some(shape(1))).unwrap(), steps);
 }
 
 #[test]

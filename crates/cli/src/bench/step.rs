@@ -42,7 +42,7 @@ pub struct StepBench {
     pub local_size: usize,
     /// Local crops of each image.
     pub local_crops: usize,
-    /// K.
+    /// K, the number of prototypes.
     pub out_dim: usize,
     /// Timed steps, after some that are not.
     pub steps: usize,

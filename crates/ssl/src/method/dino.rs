@@ -36,9 +36,9 @@ pub struct DinoOptions {
     pub head: HeadConfig,
     /// The teacher's side.
     pub target: TargetOptions,
-    /// tau_s.
+    /// Temperature tau_s of the student.
     pub student_temperature: f64,
-    /// tau_t, by epoch.
+    /// Temperature tau_t of the teacher, by epoch.
     pub teacher_temperature: Curve,
     /// Whether weight decay applies to g, the prototypes' lengths, where they are free.
     pub decay_magnitude: bool,
