@@ -5,7 +5,7 @@ use std::sync::Arc;
 use data::Source;
 use eval::{InputSpec, Network, OnlineKnn, OnlineKnnOptions, ReadOptions, is_labelled};
 use model::{ConfigError, Layout, Vit};
-use ssl::learner::Learner;
+use ssl::learner::{BACKBONE, Learner};
 use ssl::pretraining::Pretraining;
 use ssl::recipe::Recipe;
 use ssl::setup::vit_config;
@@ -57,21 +57,21 @@ pub fn of_recipe(
 }
 
 /// The evaluation of a run from epoch to epoch.
-pub struct Accompanying {
+pub struct OnlineEvaluation {
     /// What evaluates; none without labels.
     pub knn: Option<OnlineKnn>,
     /// The last evaluation of this process: epoch and accuracy.
     pub last: Option<(u64, f64)>,
 }
 
-impl Accompanying {
+impl OnlineEvaluation {
     /// Nothing has been evaluated yet.
     pub fn new(knn: Option<OnlineKnn>) -> Self {
         Self { knn, last: None }
     }
 }
 
-impl Evaluator<Pretraining> for Accompanying {
+impl Evaluator<Pretraining> for OnlineEvaluation {
     fn evaluate(&mut self, trained: &Pretraining, epoch: u64) -> Evaluation {
         let Some(knn) = &self.knn else { return Evaluation::default() };
         // Not ended by a signal: the log of a run that was stopped must be that of an unbroken one.
@@ -91,11 +91,10 @@ pub fn teacher(learner: &Learner) -> Network<'_> {
     Network { vit: learner.vit(), weights: &learner.teacher, device: learner.device() }
 }
 
-/// The backbone that a run of this recipe begins with. A learner adds the backbone's parameters before the head's and
-/// draws each from its place alone, so the head need not be there.
+/// The backbone that a run of this recipe begins with. A parameter begins as its name says, so the head need not be there.
 pub fn untrained(recipe: &Recipe, device: &Device) -> Result<(Vit, ParamSet), ConfigError> {
     let mut layout = Layout::default();
-    let vit = Vit::new(&mut layout, "", vit_config(recipe)?);
+    let vit = Vit::new(&mut layout, BACKBONE, vit_config(recipe)?);
     let weights = layout.initial(device, recipe.seed());
     Ok((vit, weights))
 }

@@ -20,7 +20,7 @@ use crate::device::Chosen;
 use crate::error::CliError;
 use crate::images;
 use crate::memory;
-use crate::online_knn::{self, Accompanying, input_spec, teacher};
+use crate::online_knn::{self, OnlineEvaluation, input_spec, teacher};
 use crate::outcome;
 use crate::output;
 use crate::progress::Console;
@@ -58,7 +58,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
 
     let console = Console::new(recipe.total_steps());
     let stop = Stop::listen(&console)?;
-    let (mut terminal, mut knn) = (Terminal::new(&console, recipe.epochs()), Accompanying::new(knn));
+    let (mut terminal, mut knn) = (Terminal::new(&console, recipe.epochs()), OnlineEvaluation::new(knn));
     let opened = pretraining::open(&device.device, &recipe, &*method, folder, train, evaluated, &mut terminal);
     let trained = opened.map_err(CliError::from).and_then(|mut trainer| {
         terminal.begin(trainer.step(), recipe.total_steps(), &device.device.describe());
@@ -147,7 +147,7 @@ fn finished(folder: &RunFolder, recipe: &Recipe) -> Result<Option<RunResult>, Cl
 fn finish(
     trainer: &Trainer<Pretraining>,
     recipe: &Recipe,
-    knn: &Accompanying,
+    knn: &OnlineEvaluation,
     should_stop: &dyn Fn() -> bool,
 ) -> Result<RunResult, CliError> {
     let (learner, folder) = (trainer.trained().learner(), trainer.folder());

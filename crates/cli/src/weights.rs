@@ -63,10 +63,10 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
     Ok(weights)
 }
 
-/// Loads the backbone from a file of a run: of this branch, or the file's only one where no branch is named.
-fn of_run(file: &Path, branch: Option<NetworkRole>, recipe: &Recipe, device: &Device) -> Result<Weights, CliError> {
+/// Loads the backbone from a file of a run: of this role, or the file's only one where no role is named.
+fn of_run(file: &Path, role: Option<NetworkRole>, recipe: &Recipe, device: &Device) -> Result<Weights, CliError> {
     let config = vit_config(recipe)?;
-    let options = LoadOptions { branch, image: Some(config.image), heads: Some(config.heads) };
+    let options = LoadOptions { role, image: Some(config.image), heads: Some(config.heads) };
     let loaded = WeightsFile::open(file)?.load_vit(&options, device)?;
     Ok(Weights { loaded, input: input_spec(recipe), path: file.to_owned() })
 }

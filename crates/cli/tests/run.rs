@@ -206,7 +206,7 @@ fn a_damaged_last_checkpoint_is_set_aside_and_the_one_before_taken() {
     let continued = small(folder.path(), &[]).succeeded();
     let name = last.file_name().unwrap().to_str().unwrap();
     assert!(continued.err.contains(&format!("{name}.damaged is damaged: its checksum is")), "{}", continued.err);
-    assert!(continued.err.contains("going back to the checkpoint before it"), "{}", continued.err);
+    assert!(continued.err.contains("falling back to the previous checkpoint"), "{}", continued.err);
     assert_same_result(folder.path());
 }
 
@@ -247,7 +247,7 @@ fn stop_early(run: &Path) {
 }
 
 #[test]
-fn values_that_are_not_finite_stop_the_run_with_its_last_good_checkpoint_and_the_batch() {
+fn values_that_are_not_finite_stop_the_run_with_all_good_steps_saved_and_the_batch_described() {
     let folder = tempfile::tempdir().unwrap();
     let absurd = ["lr=10", "clip_grad=0", "warmup_epochs=0", "weight_decay=10", "weight_decay_end=10", "knn_every=0"];
     let settings: Vec<&str> = absurd.iter().flat_map(|&setting| ["--set", setting]).collect();
@@ -259,7 +259,7 @@ fn values_that_are_not_finite_stop_the_run_with_its_last_good_checkpoint_and_the
     assert!(report["term"].as_str().is_some_and(|term| message.contains(term)));
     let step = newest_step(folder.path());
     assert_eq!(report["step"], step, "the weights before the bad step are saved");
-    assert!(message.contains(&format!("The checkpoint of step {step} is intact")), "{message}");
+    assert!(message.contains(&format!("The run was saved after step {step}")), "{message}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Indexes that are kept between starts: used while they hold, made again when they do not, and never in the way.
+//! Indexes that are kept between starts: used while they hold, rebuilt when they do not, and never in the way.
 
 mod support;
 
@@ -131,7 +131,7 @@ fn a_gzip_archive_is_unpacked_once_and_read_in_any_order() {
     let written = fs::metadata(&unpacked[0]).unwrap().modified().unwrap();
     open(&folder, "x.tgz").unwrap();
     assert_eq!(fs::metadata(&unpacked[0]).unwrap().modified().unwrap(), written, "not unpacked again");
-    // Lost or cut short: made again.
+    // Lost or cut short: rebuilt.
     fs::remove_file(&unpacked[0]).unwrap();
     assert_eq!(open(&folder, "x.tgz").unwrap().read(0).unwrap().pixels[..3], RED);
     fs::write(&unpacked[0], &tar[..600]).unwrap();

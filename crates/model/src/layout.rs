@@ -45,8 +45,14 @@ pub struct Layout {
 }
 
 impl Layout {
-    pub(crate) fn add(&mut self, name: impl Into<String>, shape: &[usize], init: Init) -> ParamId {
-        self.specs.push(ParamSpec { name: name.into(), shape: shape.to_vec(), init });
+    /// Adds a parameter.
+    ///
+    /// # Panics
+    /// When there is one of this name: a file holds each once, and both would begin with the same values.
+    pub fn add(&mut self, name: impl Into<String>, shape: &[usize], init: Init) -> ParamId {
+        let name = name.into();
+        assert!(self.find(&name).is_none(), "two parameters are called {name}");
+        self.specs.push(ParamSpec { name, shape: shape.to_vec(), init });
         ParamId(self.specs.len() - 1)
     }
 

@@ -37,7 +37,7 @@ pub struct Vit {
 
 /// What the derivative of a block needs: all of it, or the block's input, from which the rest is recomputed.
 #[derive(Debug)]
-enum Kept {
+enum BlockKept {
     All(Box<BlockSaved>),
     Input(Tensor, Branches),
 }
@@ -47,7 +47,7 @@ enum Kept {
 pub struct VitSaved {
     tokens: TokenLayout,
     patches: Tensor,
-    blocks: Vec<Kept>,
+    blocks: Vec<BlockKept>,
     end: EndSaved,
 }
 
@@ -98,16 +98,8 @@ impl Vit {
 
     /// Class-token features [images, dim] of images, after the final norm, keeping nothing.
     pub fn features(&self, p: &ParamSet, device: &Device, images: &[Pixels<'_>]) -> Result<Tensor, ConfigError> {
-        let (tokens, patches) = self.cut(device, images)?;
-        let (mut x, rows) = self.embed(p, &tokens, &patches);
-        drop(patches);
-        let (last, first) = self.split_last()?;
-        for block in first {
-            x = block.infer(p, &x, &rows);
-        }
-        let class_rows = Rows::one_each(rows.segments());
-        let class = self.class_of_last(p, last, x, &rows, &class_rows);
-        Ok(self.norm.forward(p, &class, &class_rows).0)
+        let mut read = self.read(p, device, images, &Readout::default())?;
+        Ok(read.swap_remove(0))
     }
 
     /// What `readout` asks for, keeping nothing: a matrix for each of the last layers, the last one last, with a row for
@@ -170,9 +162,9 @@ impl Vit {
         let mut keep = |saved: BlockSaved| {
             kept.push(if self.keeps_inputs_only {
                 let (x, branches) = saved.into_input();
-                Kept::Input(x, branches)
+                BlockKept::Input(x, branches)
             } else {
-                Kept::All(Box::new(saved))
+                BlockKept::All(Box::new(saved))
             });
         };
         let (features, end) = match read {
@@ -217,8 +209,8 @@ impl Vit {
         };
         for (kept, block) in blocks.into_iter().zip(&self.blocks).rev() {
             let saved = match kept {
-                Kept::All(saved) => *saved,
-                Kept::Input(x, branches) => BlockOfStep::with_branches(block, branches).recompute(p, x),
+                BlockKept::All(saved) => *saved,
+                BlockKept::Input(x, branches) => BlockOfStep::with_branches(block, branches).recompute(p, x),
             };
             dx = block.backward(p, saved, dx, grads);
         }

@@ -131,8 +131,8 @@ fn of_teacher_and_student_the_teacher_is_taken_unless_told_otherwise() {
     let mut entries = led_by("teacher.backbone.", &backbone(config(), 1));
     entries.extend(led_by("student.module.backbone.", &backbone(config(), 2)));
     let loaded = load(&entries).unwrap();
-    assert_eq!((class_token(&loaded), loaded.report.branch), (initial_class_token(1), Some(NetworkRole::Teacher)));
-    let student = LoadOptions { branch: Some(NetworkRole::Student), ..Default::default() };
+    assert_eq!((class_token(&loaded), loaded.report.role), (initial_class_token(1), Some(NetworkRole::Teacher)));
+    let student = LoadOptions { role: Some(NetworkRole::Student), ..Default::default() };
     assert_eq!(class_token(&load_with(&entries, &student).unwrap()), initial_class_token(2));
 }
 
@@ -153,8 +153,8 @@ fn a_checkpoint_of_ours_gives_its_teacher_and_leaves_moments_and_centre() {
 #[test]
 fn a_lone_student_is_taken_and_named_but_not_passed_off_as_a_teacher() {
     let entries = led_by("student.", &backbone(config(), 1));
-    assert_eq!(load(&entries).unwrap().report.branch, Some(NetworkRole::Student));
-    let teacher = LoadOptions { branch: Some(NetworkRole::Teacher), ..Default::default() };
+    assert_eq!(load(&entries).unwrap().report.role, Some(NetworkRole::Student));
+    let teacher = LoadOptions { role: Some(NetworkRole::Teacher), ..Default::default() };
     let message = load_with(&entries, &teacher).unwrap_err().to_string();
     assert!(message.contains("holds no teacher: only a student"), "{message}");
     let message = load_with(&backbone(config(), 1), &teacher).unwrap_err().to_string();

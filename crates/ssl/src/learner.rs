@@ -3,10 +3,11 @@
 use model::{ConfigError, DropPath, Layout, Vit, VitConfig};
 use tensor::ops::Pixels;
 use tensor::{Device, ParamId, ParamSet, Tensor};
-use train::optimizer::{GradientReport, Optimizer, OptimizerOptions, StepValues};
+use train::optimizer::{Optimizer, OptimizerOptions, StepValues};
 use train::reduce::{Alone, Reduce};
 use train::state::{SavedState, State, StateError};
-use train::{NotFinite, Position, StepError};
+use train::step::{self, StepReport, Trained};
+use train::{Position, StepError};
 
 use crate::method::{Method, Networks, StepPart};
 
@@ -62,22 +63,13 @@ pub enum LearnError {
     Device(#[from] tensor::DeviceError),
 }
 
-/// What a step was like.
-#[derive(Clone, Debug)]
-pub struct StepReport {
-    /// The loss.
-    pub loss: f64,
-    /// The gradient.
-    pub gradient: GradientReport,
-}
-
 /// The images of a step, on all groups of views.
 #[derive(Clone, Copy, Debug)]
 pub struct StepInput<'a> {
     /// The groups of views in the order of the method's plan, each view by view over the same images.
     pub groups: &'a [Pixels<'a>],
-    /// How many images there are.
-    pub batch: usize,
+    /// What the draws of each image are keyed by; as many as there are images.
+    pub keys: &'a [u64],
     /// Which residual branches each of the student's rows takes.
     pub drop_path: Option<&'a DropPath>,
 }
@@ -157,21 +149,12 @@ impl<M: Method + ?Sized> Learner<M> {
     pub fn step(&mut self, input: &StepInput<'_>, at: Position, values: &StepValues) -> Result<StepReport, StepError> {
         let device = self.device.clone();
         device.run(|| {
-            // Zeros stand for results after a failure of the device, so its error is asked for before theirs.
             let loss = self.compute_gradient(input, at);
-            device.check()?;
-            // All processes go on together, or none does.
-            if self.reduce.any(loss.is_err()) {
-                return Err(loss.err().unwrap_or_else(elsewhere));
-            }
-            let loss = self.reduce.gather(&[loss?]).iter().flatten().sum();
-            self.reduce.sum(&mut self.gradient);
-            let Self { layout, student, gradient, teacher, .. } = self;
-            let gradient = self.optimizer.step(layout, student, gradient, Some(teacher), values);
-            device.check()?;
-            let gradient = gradient?;
-            self.method.end_step(&mut *self.reduce);
-            Ok(StepReport { loss, gradient })
+            let Self { layout, student, gradient, teacher, optimizer, reduce, .. } = self;
+            let trained = Trained { layout, weights: student, gradient, teacher: Some(teacher) };
+            let report = step::complete(loss, trained, optimizer, values, &device, &mut **reduce)?;
+            self.method.end_step(report.loss, &mut *self.reduce)?;
+            Ok(report)
         })
     }
 
@@ -179,19 +162,21 @@ impl<M: Method + ?Sized> Learner<M> {
     fn compute_gradient(&mut self, input: &StepInput<'_>, at: Position) -> Result<f64, StepError> {
         self.gradient.clear();
         self.method.start_step();
-        let StepInput { groups, batch, drop_path } = *input;
+        let StepInput { groups, keys, drop_path } = *input;
+        let batch = keys.len();
         let plan = self.method.views().clone();
-        let of = batch * self.reduce.ranks();
+        let step_images = batch * self.reduce.ranks();
         let parts = self.accumulate.min(batch);
         let mut loss = 0.0;
         for part in 0..parts {
-            let views = plan.part(groups, batch, part * batch / parts..(part + 1) * batch / parts);
+            let images = part * batch / parts..(part + 1) * batch / parts;
+            let views = plan.part(groups, batch, images.clone());
             // Not taken apart where there is one part: the choices of all rows are many.
             let some = (parts > 1).then(|| drop_path.map(|d| d.segments(|row| views.contains_row(row)))).flatten();
             let drop_path = some.as_ref().or(drop_path);
             let networks =
                 Networks { device: &self.device, vit: &self.vit, student: &self.student, teacher: &self.teacher };
-            let part = StepPart { views, of, drop_path, at };
+            let part = StepPart { views, keys: &keys[images], step_images, drop_path, at };
             loss += self.method.add_gradient(&networks, &part, &mut self.gradient)?;
         }
         Ok(loss)
@@ -207,24 +192,15 @@ impl<M: Method + ?Sized> Learner<M> {
     pub fn save<'a>(&'a self, state: &mut State<'a>) {
         state.set("student", &self.layout, &self.student);
         state.set("teacher", &self.layout, &self.teacher);
-        state.set("first", &self.layout, &self.optimizer.first);
-        state.set("second", &self.layout, &self.optimizer.second);
-        state.value("optimizer_steps", self.optimizer.steps.clone());
+        self.optimizer.save(&self.layout, state);
         self.method.save(state);
     }
 
-    /// Takes back what was saved.
+    /// Restores what was saved.
     pub fn restore(&mut self, saved: &SavedState<'_>) -> Result<(), StateError> {
         saved.set("student", &self.layout, &mut self.student)?;
         saved.set("teacher", &self.layout, &mut self.teacher)?;
-        saved.set("first", &self.layout, &mut self.optimizer.first)?;
-        saved.set("second", &self.layout, &mut self.optimizer.second)?;
-        self.optimizer.steps = saved.numbers_of("optimizer_steps", self.layout.specs().len())?;
+        self.optimizer.restore(&self.layout, saved)?;
         self.method.restore(saved)
     }
-}
-
-/// The error of a process that stops because another one must.
-fn elsewhere() -> StepError {
-    NotFinite { term: "a value of another process".into() }.into()
 }

@@ -7,6 +7,7 @@ use train::Position;
 use train::feed::UPLOADED_AT_ONCE;
 use train::optimizer::StepValues;
 
+use crate::health::RANK_ROWS;
 use crate::learner::{LearnError, Learner, LearnerOptions, StepInput};
 use crate::method::MethodSpec;
 use crate::setup::PREFETCH;
@@ -62,12 +63,15 @@ pub fn plan_and_reserve(device: &Device, need: &MemoryNeed<'_>) -> Result<Option
         let values = StepValues { lr: 0.0, weight_decay: 0.0, momentum: 1.0, frozen: false };
         let rows = need.method.views().seen_by(Viewer::Student).len() * need.batch;
         let drop_path = DropPath::all_taken(need.drop_path, need.options.vit.depth, rows);
+        let keys = vec![0; need.batch];
         // Twice: the copies of weights for matrix products are made in the first step.
         for _ in 0..2 {
-            let input = StepInput { groups: &groups, batch: need.batch, drop_path: Some(&drop_path) };
+            let input = StepInput { groups: &groups, keys: &keys, drop_path: Some(&drop_path) };
             learner.step(&input, Position { step: 0, epoch: 0 }, &values)?;
         }
-        if let Some(shape) = need.evaluated {
+        // What the log says of features, and what an evaluation computes between the steps.
+        let logged = views.first().map(|group| ViewShape { count: group.count.min(RANK_ROWS), ..*group });
+        for shape in logged.into_iter().chain(need.evaluated) {
             learner.teacher_features(&[pixels(&shape, &vec![0; shape.bytes()], &normal)])?;
         }
         Ok::<usize, LearnError>(state)
@@ -146,6 +150,7 @@ mod tests {
             student_temperature: 0.1,
             teacher_temperature: Curve::Constant(0.04),
             decay_magnitude: true,
+            frozen_epochs: 0,
         };
         let optimizer = OptimizerOptions { adam: AdamW::default(), clip: 3.0 };
         (LearnerOptions { vit, optimizer, seed: 0, accumulate: 1, checkpoint_activations: false }, method)
@@ -162,7 +167,7 @@ mod tests {
         let groups: Vec<Pixels<'_>> =
             shapes.iter().zip(&images).map(|(s, bytes)| pixels(s, bytes, &[0.5; 3])).collect();
         let values = StepValues { lr: 1e-4, weight_decay: 0.0, momentum: 0.99, frozen: false };
-        let input = StepInput { groups: &groups, batch: BATCH, drop_path: None };
+        let input = StepInput { groups: &groups, keys: &[0; BATCH], drop_path: None };
         let mut learner = Learner::new(&device, &options, |l, v, d| method.build(l, v, d)).unwrap();
         learner.step(&input, Position { step: 0, epoch: 0 }, &values).unwrap();
         estimate as f64 / device.memory().peak_bytes as f64

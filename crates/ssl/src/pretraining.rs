@@ -5,9 +5,9 @@ use std::sync::Arc;
 use data::Source;
 use model::DropPath;
 use random::{Key, Purpose};
-use tensor::{Device, ParamSet};
+use tensor::Device;
 use train::feed::Fed;
-use train::optimizer::GradientReport;
+use train::optimizer::{GradientReport, StepValues};
 use train::reduce::Reduce;
 use train::run::{Record, RunFolder};
 use train::state::{SavedState, State, StateError};
@@ -20,7 +20,7 @@ use crate::method::MethodSpec;
 use crate::recipe::Recipe;
 use crate::schedule::Schedules;
 use crate::setup::{learner_options, loop_options};
-use crate::view_plan::ViewShape;
+use crate::view_plan::{ViewPlan, ViewShape};
 
 /// What is pre-trained.
 pub struct Pretraining {
@@ -57,6 +57,9 @@ pub fn open(
 ) -> Result<Trainer<Pretraining>, PretrainError> {
     let options = learner_options(recipe).map_err(LearnError::from)?;
     let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
+    let loader = loop_options(recipe).loader;
+    let loaded = ViewPlan::multi_crop(&loader.views, loader.channels).shapes(batch);
+    assert_eq!(method.views().shapes(batch), loaded, "a method's plan is of the views that the loader makes");
     let need = MemoryNeed { options: &options, method, batch, drop_path, evaluated };
     if let Some(plan) = plan_and_reserve(device, &need)? {
         monitor.say(&plan.in_words());
@@ -71,6 +74,10 @@ impl Pretraining {
     /// The networks.
     pub fn learner(&self) -> &Learner {
         &self.learner
+    }
+
+    fn values(&self, at: Position) -> StepValues {
+        self.schedules.at(at, self.learner.method.is_frozen(at))
     }
 
     /// Each view of each image draws from its own key: that of the image whose turn it was, as its views do.
@@ -95,9 +102,9 @@ impl Trainable for Pretraining {
 
     fn step(&mut self, fed: &Fed, at: Position) -> Result<f64, StepError> {
         let drop_path = self.draw_drop_path(fed, at);
-        let (groups, batch) = (fed.groups(), fed.batch.samples.len());
-        let input = StepInput { groups: &groups, batch, drop_path: drop_path.as_ref() };
-        let report = self.learner.step(&input, at, &self.schedules.at(at))?;
+        let groups = fed.groups();
+        let input = StepInput { groups: &groups, keys: &fed.batch.keys, drop_path: drop_path.as_ref() };
+        let report = self.learner.step(&input, at, &self.values(at))?;
         self.gradient = report.gradient;
         Ok(report.loss)
     }
@@ -105,7 +112,7 @@ impl Trainable for Pretraining {
     fn describe(&mut self, fed: &Fed, at: Position, record: Record) -> Result<StepRecord, StepError> {
         let features = self.learner.teacher_features(&[fed.first_of(0, RANK_ROWS)])?;
         let rank = effective_rank(&features);
-        let values = self.schedules.at(at);
+        let values = self.values(at);
         let (record, verdict) = self.learner.method.vitals(&self.learner.student, record);
         let record = record
             .number("gradient_norm", self.gradient.norm)
@@ -118,10 +125,6 @@ impl Trainable for Pretraining {
         // While the prototypes are frozen their use says nothing yet.
         let verdict = verdict.or_else(|| verdict_on_rank(rank)).filter(|_| !values.frozen);
         Ok(StepRecord { record, verdict })
-    }
-
-    fn weights(&self) -> Vec<(&'static str, &ParamSet)> {
-        vec![("the student", &self.learner.student), ("the teacher", &self.learner.teacher)]
     }
 
     fn save<'a>(&'a self, state: &mut State<'a>) {

@@ -1,4 +1,4 @@
-//! What changes while a run goes on, whatever the method: learning rate, weight decay, teacher momentum, freezing.
+//! What changes while a run goes on, whatever the method: learning rate, weight decay, teacher momentum.
 
 use train::Position;
 use train::curve::{Curve, cosine};
@@ -15,7 +15,6 @@ pub struct Schedules {
     pub weight_decay: Curve,
     /// Momentum m of the teacher, t <- m t + (1 - m) s.
     pub momentum: Curve,
-    frozen_epochs: u64,
 }
 
 impl Schedules {
@@ -27,22 +26,16 @@ impl Schedules {
             lr: cosine(recipe.peak_lr(), recipe.min_lr(), total, warmup),
             weight_decay: cosine(recipe.weight_decay(), recipe.weight_decay_end(), total, 0),
             momentum: cosine(recipe.momentum_teacher(), recipe.momentum_teacher_end(), total, 0),
-            frozen_epochs: recipe.freeze_last_layer() as u64,
         }
     }
 
-    /// Whether the prototypes stay as they are in this epoch: no gradient, no decay, no optimiser state.
-    pub fn last_layer_frozen(&self, epoch: u64) -> bool {
-        epoch < self.frozen_epochs
-    }
-
-    /// What the optimiser does in a step.
-    pub fn at(&self, at: Position) -> StepValues {
+    /// What the optimiser does in a step, with parameters that are frozen at first frozen or not.
+    pub fn at(&self, at: Position, frozen: bool) -> StepValues {
         StepValues {
             lr: self.lr.at(at.step),
             weight_decay: self.weight_decay.at(at.step),
             momentum: self.momentum.at(at.step),
-            frozen: self.last_layer_frozen(at.epoch),
+            frozen,
         }
     }
 }
@@ -50,8 +43,11 @@ impl Schedules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::method::dino::DinoOptions;
+    use crate::method::Method;
+    use crate::method::dino::{Dino, DinoOptions};
     use crate::recipe::{Facts, RawRecipe};
+    use model::Layout;
+    use tensor::Device;
 
     /// DINO ViT-S/16, 800 epochs, batch 1024 on ImageNet: the run whose values the specification lists.
     fn small_800() -> Schedules {
@@ -116,8 +112,12 @@ mod tests {
 
     #[test]
     fn the_last_layer_is_frozen_for_the_given_epochs_only() {
-        let s = small_800();
-        assert!(s.at(Position { step: 1250, epoch: 0 }).frozen);
-        assert!(!s.at(Position { step: 1251, epoch: 1 }).frozen);
+        let device = Device::cpu(Default::default()).unwrap();
+        let mut options = DinoOptions::of(&recipe());
+        assert_eq!(options.frozen_epochs, 1);
+        options.head.prototypes = 8;
+        let dino = Dino::new(&mut Layout::default(), &device, options).unwrap();
+        assert!(dino.is_frozen(Position { step: 1250, epoch: 0 }));
+        assert!(!dino.is_frozen(Position { step: 1251, epoch: 1 }));
     }
 }

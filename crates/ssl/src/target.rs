@@ -4,7 +4,7 @@
 //! and absent unless the prototypes are vMF components. DINO has one of these, iBOT one for class and one for patch tokens.
 
 use tensor::ops::{self, Logits};
-use tensor::{Device, Tensor};
+use tensor::{Device, DeviceError, Tensor};
 use train::NotFinite;
 use train::reduce::Reduce;
 use train::state::{SavedState, State, StateError};
@@ -104,7 +104,7 @@ impl Target {
         state.tensor(name, &self.center);
     }
 
-    /// Takes the centre back from a checkpoint.
+    /// Restores the centre from a checkpoint.
     pub fn restore(&mut self, name: &str, saved: &SavedState<'_>) -> Result<(), StateError> {
         saved.tensor(name, &mut self.center)
     }
@@ -142,22 +142,28 @@ impl Target {
     }
 
     /// Moves the centre by what was noted in this step, in all processes.
-    pub fn end_step(&mut self, reduce: &mut dyn Reduce) {
+    ///
+    /// # Panics
+    /// When nothing was noted.
+    pub fn end_step(&mut self, reduce: &mut dyn Reduce) -> Result<(), DeviceError> {
         let parts = std::mem::take(&mut self.parts);
-        let Some((_, first)) = parts.first() else { return };
-        let joined = (parts.len() > 1 || reduce.ranks() > 1).then(|| {
+        let first = &parts[0].1;
+        let joined = if parts.len() > 1 || reduce.ranks() > 1 {
             let here: Vec<(f64, Vec<f64>)> = parts.iter().map(|(images, t)| (*images as f64, t.to_f64())).collect();
             let flat: Vec<f64> =
                 here.iter().flat_map(|(images, s)| std::iter::once(*images).chain(s.clone())).collect();
-            let all = reduce.gather(&flat);
+            let all = reduce.gather(&flat)?;
             let row = 1 + first.len();
             let everywhere: Vec<(f64, &[f64])> =
                 all.iter().flat_map(|rank| rank.chunks(row)).map(|part| (part[0], &part[1..])).collect();
-            first.device().exact_from_f64(first.shape(), &self.join(&everywhere))
-        });
+            Some(first.device().exact_from_f64(first.shape(), &self.join(&everywhere)))
+        } else {
+            None
+        };
         let floor = self.options.center_floor.filter(|_| self.options.centering == Centering::Probability);
         let statistic = joined.as_ref().unwrap_or(first);
         ops::move_towards(&mut self.center, statistic, self.options.center_momentum, floor);
+        Ok(())
     }
 
     /// The statistic of all images from those of the parts: a mean, or the logarithm of a mean.

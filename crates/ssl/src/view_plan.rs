@@ -138,11 +138,6 @@ impl<'a> Part<'a> {
         self.images.len()
     }
 
-    /// Images of the whole step.
-    pub fn batch(&self) -> usize {
-        self.batch
-    }
-
     /// Whether student row `row` of the whole step is one of these images.
     pub fn contains_row(&self, row: usize) -> bool {
         self.images.contains(&(row % self.batch))
@@ -259,7 +254,7 @@ mod tests {
         assert_eq!(shown(&whole, Viewer::Student), student);
         let last = plan.part(&groups, 3, 1..3);
         assert_eq!(shown(&last, Viewer::Student), [[11.0, 12.0], [101.0, 102.0], [111.0, 112.0]]);
-        assert_eq!((last.images(), last.batch()), (2, 3));
+        assert_eq!(last.images(), 2);
         let rows: Vec<usize> = (0..9).filter(|&row| last.contains_row(row)).collect();
         assert_eq!(rows, [1, 2, 4, 5, 7, 8]);
     }

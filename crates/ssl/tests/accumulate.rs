@@ -11,7 +11,7 @@ use ssl::learner::{Learner, LearnerOptions, StepInput};
 use ssl::method::dino::{Dino, DinoOptions};
 use ssl::recipe::{Centering, Prototypes};
 use tensor::ops::{PixelData, Pixels};
-use tensor::{CpuOptions, Device, ParamSet, Precision};
+use tensor::{CpuOptions, Device, DeviceError, ParamSet, Precision};
 use train::Position;
 use train::optimizer::StepValues;
 use train::reduce::Reduce;
@@ -57,7 +57,8 @@ fn train(mut learner: Learner<Dino>, from: usize, to: usize) -> (Vec<f64>, Vec<f
         let groups = [pixels(2, GLOBAL, &globals), pixels(LOCALS, LOCAL, &locals)];
         let keys = (0..2 + LOCALS).flat_map(|view| (from..to).map(move |b| (view, b))).map(|(view, b)| key(view, b));
         let drop_path = DropPath::draw(0.4, 3, keys);
-        let input = StepInput { groups: &groups, batch: to - from, drop_path: Some(&drop_path) };
+        let keys: Vec<u64> = (from as u64..to as u64).collect();
+        let input = StepInput { groups: &groups, keys: &keys, drop_path: Some(&drop_path) };
         losses.push(learner.step(&input, Position { step, epoch: 0 }, &values).unwrap().loss);
     }
     let mut end: Vec<f64> = learner.student.iter().flat_map(|t| t.to_f64()).collect();
@@ -103,24 +104,29 @@ impl Threads {
 }
 
 impl Reduce for Threads {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
     fn ranks(&self) -> usize {
         self.brought.lock().unwrap().len()
     }
 
-    fn sum(&mut self, tensors: &mut ParamSet) {
+    fn sum(&mut self, tensors: &mut ParamSet) -> Result<(), DeviceError> {
         for tensor in tensors.tensors_mut() {
             let all = self.exchange(tensor.to_f64());
             let sum: Vec<f64> = (0..tensor.len()).map(|i| all.iter().map(|rank| rank[i]).sum()).collect();
             tensor.copy_from_f64(&sum);
         }
+        Ok(())
     }
 
-    fn gather(&mut self, here: &[f64]) -> Vec<Vec<f64>> {
-        self.exchange(here.to_vec())
+    fn gather(&mut self, here: &[f64]) -> Result<Vec<Vec<f64>>, DeviceError> {
+        Ok(self.exchange(here.to_vec()))
     }
 
-    fn any(&mut self, here: bool) -> bool {
-        self.exchange(vec![f64::from(here)]).iter().any(|rank| rank[0] != 0.0)
+    fn any(&mut self, here: bool) -> Result<bool, DeviceError> {
+        Ok(self.exchange(vec![f64::from(here)]).iter().any(|rank| rank[0] != 0.0))
     }
 }
 

@@ -125,10 +125,10 @@ impl Problem {
         let mut loss = DinoLoss::new(device, count, self.p, options, STUDENT_TEMPERATURE).unwrap();
         loss.target_mut().center_mut().copy_from_f64(&self.center);
         let (mut dg, mut dv) = (device.zeros(&[count, 1]), device.zeros(v.shape()));
-        let share = Share { images: self.pairing.batch, of: self.pairing.batch, pairs: &self.pairing.pairs() };
+        let share = Share { images: self.pairing.batch, step_images: self.pairing.batch, pairs: &self.pairing.pairs() };
         let (d_logits, report) =
             loss.forward_backward(student, &teacher, self.teacher_temperature, share, &mut dg).unwrap();
-        loss.target_mut().end_step(&mut Alone);
+        loss.target_mut().end_step(&mut Alone).unwrap();
         let dy = ops::prototype_logits_backward(&y, &g, &v, d_logits, &mut dg, &mut dv);
         let dz = ops::l2_normalize_backward(&y, &norms, EPSILON, &dy);
         Outcome {

@@ -10,7 +10,7 @@ mod gpu_device;
 use common::{assert_all_digits, assert_digits, dino, dino_options, f64_device, learner_options, norm};
 use gpu_device::gpu;
 use model::{HeadConfig, VitConfig};
-use ssl::learner::{Learner, StepInput, StepReport};
+use ssl::learner::{Learner, StepInput};
 use ssl::method::dino::{Dino, DinoOptions};
 use ssl::recipe::{Centering, Prototypes};
 use tensor::ops::{PixelData, Pixels};
@@ -18,6 +18,7 @@ use tensor::{CpuOptions, CudaPrecision, Device, ParamSet, Precision};
 use train::Position;
 use train::curve::{Curve, cosine};
 use train::optimizer::StepValues;
+use train::step::StepReport;
 
 const BATCH: usize = 2;
 const STEPS_PER_EPOCH: u64 = 2;
@@ -120,7 +121,7 @@ fn values(it: u64) -> StepValues {
 /// One step on the data of iteration `it`.
 fn step(learner: &mut Learner<Dino>, it: u64) -> StepReport {
     let batch = Batch::new(it);
-    let input = StepInput { groups: &batch.pixels(), batch: BATCH, drop_path: None };
+    let input = StepInput { groups: &batch.pixels(), keys: &[0; BATCH], drop_path: None };
     learner.step(&input, Position { step: it, epoch: it / STEPS_PER_EPOCH }, &values(it)).unwrap()
 }
 

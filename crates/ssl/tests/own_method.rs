@@ -68,9 +68,7 @@ impl Method for Distance {
         &self.views
     }
 
-    fn start_step(&mut self) {
-        self.loss = 0.0;
-    }
+    fn start_step(&mut self) {}
 
     fn add_gradient(
         &mut self,
@@ -84,7 +82,7 @@ impl Method for Distance {
         let input = VitInput { images: &images, drop_path: part.drop_path };
         let (features, saved) = vit.forward(student, device, &input, Tokens::Class)?;
         let (rows, dim) = (features.rows(), features.columns());
-        let weight = 1.0 / (part.of * rows / part.views.images() * dim) as f64;
+        let weight = 1.0 / (part.step_images * rows / part.views.images() * dim) as f64;
         let (y, t) = (features.to_f64(), targets.to_f64());
         let target_of = |i: usize| t[(i / dim % part.views.images()) * dim + i % dim];
         let difference: Vec<f64> = y.iter().enumerate().map(|(i, y)| y - target_of(i)).collect();
@@ -94,12 +92,13 @@ impl Method for Distance {
         }
         let d_features: Vec<f64> = difference.iter().map(|d| 2.0 * weight * d).collect();
         vit.backward(student, saved, &device.from_f64(features.shape(), &d_features), gradient);
-        self.loss += loss;
         Ok(loss)
     }
 
-    fn end_step(&mut self, _: &mut dyn Reduce) {
+    fn end_step(&mut self, loss: f64, _: &mut dyn Reduce) -> Result<(), StepError> {
+        self.loss = loss;
         self.steps += 1;
+        Ok(())
     }
 
     fn vitals(&self, _: &ParamSet, record: Record) -> (Record, Option<String>) {
@@ -111,11 +110,11 @@ impl Method for Distance {
     }
 
     fn save<'a>(&'a self, state: &mut State<'a>) {
-        state.value("steps_of_method", vec![self.steps]);
+        state.value("steps_of_method", self.steps);
     }
 
     fn restore(&mut self, saved: &SavedState<'_>) -> Result<(), StateError> {
-        self.steps = saved.numbers_of("steps_of_method", 1)?[0];
+        self.steps = saved.number("steps_of_method")?;
         Ok(())
     }
 }

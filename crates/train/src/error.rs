@@ -29,6 +29,9 @@ pub enum StepError {
     /// The device.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// Another process of the same run, which says why.
+    #[error("another process of this run has failed")]
+    Elsewhere,
 }
 
 /// Why a training ended.
@@ -51,14 +54,14 @@ pub enum TrainFailure {
         /// What is wrong with it.
         what: String,
     },
-    /// Weights that are not finite, found when they were to be saved.
+    /// Something that is not finite, found when it was to be saved.
     #[error(
-        "step {step}: {name} has weights that are not finite, so they were not saved. In a new run (another --out) a lower \
-         lr or weight_decay usually helps"
+        "step {step}: {name} has values that are not finite, so nothing was saved. In a new run (another --out) a lower lr \
+         or weight_decay usually helps"
     )]
-    Weights {
-        /// Whose.
-        name: &'static str,
+    State {
+        /// What: `student`, `center`.
+        name: String,
         /// The step.
         step: u64,
     },

@@ -4,6 +4,7 @@
 //! - [`optimizer`]: AdamW with a treatment for each parameter.
 //! - [`reduce`]: what the processes of one run add up and decide together.
 //! - [`feed`]: batches on their way to the device.
+//! - [`step`]: the end of every step, from a gradient to new weights.
 //! - [`state`]: what a checkpoint holds, by name.
 //! - [`run`]: the run's folder, its checkpoints, logs and result, and a reader for all of them.
 //! - [`trainer`]: the loop from the first step, or the last checkpoint, to the end.
@@ -19,6 +20,7 @@ mod pace;
 pub mod reduce;
 pub mod run;
 pub mod state;
+pub mod step;
 pub mod trainer;
 mod watch;
 

@@ -2,10 +2,11 @@
 //! the teacher follows in the same pass.
 
 use model::{Layout, ParamSpec};
+use tensor::ParamSet;
 use tensor::ops::{self, AdamW, ParameterUpdate, Teacher};
-use tensor::{ParamId, ParamSet};
 
 use crate::error::NotFinite;
+use crate::state::{SavedState, State, StateError};
 
 /// Added to a gradient's norm before it divides, as PyTorch and DINO do.
 const CLIP_EPSILON: f64 = 1e-6;
@@ -81,11 +82,11 @@ pub struct Optimizer {
     options: OptimizerOptions,
     treatments: Vec<Treatment>,
     /// First moment.
-    pub first: ParamSet,
+    first: ParamSet,
     /// Second moment.
-    pub second: ParamSet,
+    second: ParamSet,
     /// Steps that each parameter has seen.
-    pub steps: Vec<u64>,
+    steps: Vec<u64>,
 }
 
 /// Gradient norms of a step, before clipping.
@@ -97,8 +98,6 @@ pub struct GradientReport {
     pub sum_of_norms: f64,
     /// How many tensors were clipped.
     pub clipped: usize,
-    /// The tensor with the largest norm.
-    pub largest: Option<ParamId>,
 }
 
 impl Optimizer {
@@ -110,6 +109,26 @@ impl Optimizer {
         assert_eq!(treatments.len(), like.len(), "one treatment for each parameter");
         let steps = vec![0; like.len()];
         Self { options, treatments, first: like.zeros_like(), second: like.zeros_like(), steps }
+    }
+
+    /// The first moment of each parameter: the mean of its gradients.
+    pub fn first_moment(&self) -> &ParamSet {
+        &self.first
+    }
+
+    /// Names moments and step counts for a checkpoint.
+    pub fn save<'a>(&'a self, layout: &Layout, state: &mut State<'a>) {
+        state.set("first", layout, &self.first);
+        state.set("second", layout, &self.second);
+        state.value("optimizer_steps", self.steps.clone());
+    }
+
+    /// Restores moments and step counts.
+    pub fn restore(&mut self, layout: &Layout, saved: &SavedState<'_>) -> Result<(), StateError> {
+        saved.set("first", layout, &mut self.first)?;
+        saved.set("second", layout, &mut self.second)?;
+        self.steps = saved.numbers("optimizer_steps", self.steps.len())?;
+        Ok(())
     }
 
     /// Clips, steps and averages. Changes nothing where a gradient is not finite.
@@ -124,7 +143,6 @@ impl Optimizer {
         let norms = self.norms(layout, gradient)?;
         let mut report = GradientReport::default();
         let mut total = 0.0;
-        let mut largest = 0.0;
         let mut updates = Vec::with_capacity(norms.len());
         let global = self.coefficient(self.global_norm(&norms));
         for (i, (&norm, treatment)) in norms.iter().zip(&self.treatments).enumerate() {
@@ -134,9 +152,6 @@ impl Optimizer {
             }
             total += norm.square;
             report.sum_of_norms += norm.root;
-            if norm.root > largest {
-                (largest, report.largest) = (norm.root, Some(ParamId(i)));
-            }
             let coefficient = match treatment.clip {
                 Clip::ByTensor => self.coefficient(norm.root),
                 Clip::ByGlobalNorm => global,

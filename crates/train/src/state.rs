@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use model::Layout;
 use serde_json::{Map, Value};
+use tensor::ops::squared_norms;
 use tensor::{DType, Device, ParamId, ParamSet, Tensor};
 
 use crate::error::{StepError, TrainFailure};
@@ -17,6 +18,9 @@ use crate::run::{Checkpoint, Checkpoints, Element, TensorRef};
 pub struct State<'a> {
     tensors: Vec<(String, &'a Tensor)>,
     values: Map<String, Value>,
+    /// Sets of parameters, and tensors of their own, each with its name.
+    sets: Vec<(String, &'a ParamSet)>,
+    single: Vec<(String, &'a Tensor)>,
 }
 
 impl<'a> State<'a> {
@@ -24,16 +28,27 @@ impl<'a> State<'a> {
     pub fn set(&mut self, prefix: &str, layout: &Layout, set: &'a ParamSet) {
         let named = layout.specs().iter().zip(set.iter());
         self.tensors.extend(named.map(|(spec, tensor)| (format!("{prefix}/{}", spec.name), tensor)));
+        self.sets.push((prefix.to_owned(), set));
     }
 
     /// One tensor.
     pub fn tensor(&mut self, name: &str, tensor: &'a Tensor) {
         self.tensors.push((name.to_owned(), tensor));
+        self.single.push((name.to_owned(), tensor));
     }
 
     /// Anything that is no tensor.
     pub fn value(&mut self, key: &str, value: impl Into<Value>) {
         self.values.insert(key.to_owned(), value.into());
+    }
+
+    /// The name of something that is not finite. A gradient was finite at every step, but an update may still have left the
+    /// range of numbers.
+    pub(crate) fn not_finite(&self) -> Option<String> {
+        let is_bad_set = |set: &ParamSet| squared_norms(set).iter().any(|square| !square.is_finite());
+        let is_bad = |tensor: &Tensor| tensor.to_f64().iter().any(|x| !x.is_finite());
+        let set = self.sets.iter().find(|(_, set)| is_bad_set(set)).map(|(name, _)| name);
+        set.or_else(|| self.single.iter().find(|(_, tensor)| is_bad(tensor)).map(|(name, _)| name)).cloned()
     }
 
     /// Writes the checkpoint of a step.
@@ -92,25 +107,33 @@ impl<'a> SavedState<'a> {
         if fits && into.copy_from_le_bytes(found.bytes) {
             return Ok(());
         }
-        let (found, shape) = (found, into.shape());
-        Err(StateError::new(format!("has {name} as {:?} {:?}, not {shape:?}", found.element, found.shape)))
+        let expected = (element(into.dtype()), into.shape());
+        Err(StateError::new(format!("has {name} as {:?} {:?}, not {expected:?}", found.element, found.shape)))
+    }
+
+    /// A whole number that was saved as a value.
+    pub fn number(&self, key: &str) -> Result<u64, StateError> {
+        self.values.get(key).and_then(Value::as_u64).ok_or_else(|| missing(key))
     }
 
     /// A list of whole numbers that was saved as a value.
-    pub fn numbers(&self, key: &str) -> Result<Vec<u64>, StateError> {
+    pub fn all_numbers(&self, key: &str) -> Result<Vec<u64>, StateError> {
         let list = self.values.get(key).and_then(Value::as_array);
-        let numbers = list.and_then(|list| list.iter().map(Value::as_u64).collect());
-        numbers.ok_or_else(|| StateError::new(format!("has no {}", key.replace('_', " "))))
+        list.and_then(|list| list.iter().map(Value::as_u64).collect()).ok_or_else(|| missing(key))
     }
 
     /// The same, if there are as many as expected.
-    pub fn numbers_of(&self, key: &str, count: usize) -> Result<Vec<u64>, StateError> {
-        let numbers = self.numbers(key)?;
+    pub fn numbers(&self, key: &str, count: usize) -> Result<Vec<u64>, StateError> {
+        let numbers = self.all_numbers(key)?;
         match numbers.len() {
             found if found == count => Ok(numbers),
             found => Err(StateError::new(format!("has {found} {}, not {count}", key.replace('_', " ")))),
         }
     }
+}
+
+fn missing(key: &str) -> StateError {
+    StateError::new(format!("has no {}", key.replace('_', " ")))
 }
 
 fn element(dtype: DType) -> Element {

@@ -1,14 +1,16 @@
 //! A training from its first step, or its last checkpoint, to its end.
 //!
 //! The loop knows nothing of what it trains, of terminals or of evaluation. Whatever ends it after a step, what was
-//! learnt is saved first, unless the weights themselves cannot be used.
+//! learnt is saved first, unless the weights themselves cannot be used. All processes of a run take the same turns: where
+//! one fails, the others end with it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use data::loader::batches_per_epoch;
 use data::{Batch, Loader, LoaderConfig, LoaderError, Source};
 use serde_json::json;
-use tensor::{Device, ParamSet};
+use tensor::Device;
 
 use crate::error::{Kept, NotFinite, StepError, TrainError, TrainFailure};
 use crate::feed::{Fed, Feed, can_finish};
@@ -56,13 +58,10 @@ pub trait Trainable {
     /// Adds to `record` what there is to say of the step just taken on this batch.
     fn describe(&mut self, fed: &Fed, at: Position, record: Record) -> Result<StepRecord, StepError>;
 
-    /// The weights, each under a name for messages: they are finite, or not saved.
-    fn weights(&self) -> Vec<(&'static str, &ParamSet)>;
-
-    /// Names everything that a step changes.
+    /// Names everything that a step changes. What is not finite is not saved.
     fn save<'a>(&'a self, state: &mut State<'a>);
 
-    /// Takes back what was saved.
+    /// Restores what was saved.
     fn restore(&mut self, saved: &SavedState<'_>) -> Result<(), StateError>;
 }
 
@@ -104,6 +103,8 @@ pub struct Trainer<T> {
     source: Arc<dyn Source>,
     step: u64,
     saved: Option<u64>,
+    /// Records that are still to be written: no checkpoint may lie behind one that is missing.
+    unwritten: Vec<Record>,
     verdict: Option<String>,
 }
 
@@ -119,7 +120,7 @@ impl<T: Trainable> Trainer<T> {
         let checkpoints = folder.checkpoints();
         let recovered = checkpoints.recover()?;
         for skipped in &recovered.skipped {
-            monitor.say(&format!("{skipped}: going back to the checkpoint before it"));
+            monitor.say(&format!("{skipped}: falling back to the previous checkpoint"));
         }
         if let Some(checkpoint) = &recovered.checkpoint {
             let restored = SavedState::of(checkpoint).and_then(|saved| trained.restore(&saved));
@@ -137,8 +138,8 @@ impl<T: Trainable> Trainer<T> {
         }
         let (metrics, _) = folder.metrics(saved)?;
         let events = folder.events(saved.map_or(0, |s| s + 1))?;
-        let (step, verdict) = (saved.unwrap_or(0), None);
-        Ok(Self { trained, options, folder, checkpoints, metrics, events, source, step, saved, verdict })
+        let (step, unwritten, verdict) = (saved.unwrap_or(0), Vec::new(), None);
+        Ok(Self { trained, options, folder, checkpoints, metrics, events, source, step, saved, unwritten, verdict })
     }
 
     /// What is trained.
@@ -161,9 +162,10 @@ impl<T: Trainable> Trainer<T> {
         &self.folder
     }
 
-    /// Full batches in one pass over the data.
-    pub fn steps_per_epoch(&self) -> u64 {
-        (self.source.len() / self.options.loader.batch_size.max(1)) as u64
+    /// Full batches, of all processes together, in one pass over the data.
+    fn steps_per_epoch(&self) -> u64 {
+        let LoaderConfig { batch_size, shard, .. } = &self.options.loader;
+        batches_per_epoch(self.source.len(), batch_size * shard.of) as u64
     }
 
     /// Trains to the end, or until `stop` says so.
@@ -173,57 +175,56 @@ impl<T: Trainable> Trainer<T> {
         evaluator: &mut dyn Evaluator<T>,
         stop: &dyn Fn() -> bool,
     ) -> Result<Outcome, TrainError> {
-        let ended = self.train(monitor, evaluator, stop);
-        match ended {
-            Ok(outcome) => self.save().map(|()| outcome).map_err(|cause| TrainError { kept: self.kept(), cause }),
-            Err(cause) => {
-                // That saving fails too, as it must after a failure of the device, does not hide what ended the run.
-                if self.step > 0 && !matches!(cause, TrainFailure::Weights { .. }) {
-                    _ = self.save();
-                }
-                Err(TrainError { kept: self.kept(), cause })
-            }
-        }
+        // Ended after the run is saved: a loader that waits for a slow disk must not hold that up.
+        let mut feed = None;
+        let ended = self.train(&mut feed, monitor, evaluator, stop);
+        let saved = match &ended {
+            Ok(_) => self.save(),
+            // What could not be saved the first time is not tried again, and what has failed too often does not hide
+            // what ended the run.
+            Err(Ended { saving: true, .. }) => Ok(()),
+            Err(_) if self.step == 0 => Ok(()),
+            Err(_) => self.save().or(Ok(())),
+        };
+        let outcome = ended.map_err(|ended| ended.cause).and_then(|outcome| saved.map(|()| outcome));
+        outcome.map_err(|cause| TrainError { kept: self.kept(), cause })
     }
 
     fn train(
         &mut self,
+        feed: &mut Option<Feed>,
         monitor: &mut dyn Monitor,
         evaluator: &mut dyn Evaluator<T>,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Outcome, TrainFailure> {
+    ) -> Result<Outcome, Ended> {
         let (epochs, per_epoch) = (self.options.epochs, self.steps_per_epoch());
         let total = epochs * per_epoch;
-        let mut config = self.options.loader.clone();
-        config.finish = !can_finish(self.trained.device(), &config);
-        let batch_size = config.batch_size;
-        let start = self.position(per_epoch);
-        let loader =
-            Loader::start(self.source.clone(), config, start.epoch, (self.step % per_epoch.max(1)) as usize, epochs)?;
-        let mut feed = Feed::new(loader, self.trained.device())?;
+        let feed = feed.insert(self.feed(per_epoch)?);
         let mut pace = Pace::starting_at(Duration::ZERO);
         let mut last_save = Instant::now();
         while self.step < total {
-            if self.trained.reduce().any(stop()) {
+            if self.any(stop())? {
                 return Ok(Outcome::Stopped { step: self.step });
             }
-            let fed = feed.next()?.ok_or(LoaderError::Stopped)?;
+            let next = feed.next().and_then(|fed| fed.ok_or(LoaderError::Stopped));
+            let fed = self.together(next.map_err(TrainFailure::from))?;
             for bad in &fed.batch.substituted {
                 monitor.skipped(bad);
             }
             let at = self.position(per_epoch);
             let loss = match self.trained.step(&fed, at) {
-                Err(StepError::NotFinite(error)) => return Err(self.not_finite(error, &fed.batch)),
+                Err(StepError::NotFinite(error)) => return Err(self.not_finite(error, &fed.batch).into()),
                 other => other?,
             };
             self.step += 1;
-            pace.add(batch_size, feed.waited());
+            pace.add(self.options.loader.batch_size, feed.waited());
 
             let (images_per_second, data_wait) = pace.rates();
             let (step, epoch) = (self.step, at.epoch);
             monitor.step(&Progress { step, total_steps: total, epoch, loss, images_per_second, data_wait });
             if self.step.is_multiple_of(self.options.log_every) || self.step == total {
-                self.log(&fed, at, &pace, monitor)?;
+                let logged = self.log(&fed, at, &pace, monitor);
+                self.together(logged)?;
                 if data_wait > MUCH_WAITING {
                     monitor.say(&feed.advice());
                 }
@@ -231,16 +232,39 @@ impl<T: Trainable> Trainer<T> {
             }
             feed.recycle(fed);
             if self.step.is_multiple_of(per_epoch) {
-                self.end_epoch(at.epoch, monitor, evaluator)?;
+                let evaluated = self.end_epoch(at.epoch, monitor, evaluator);
+                self.together(evaluated)?;
                 pace = Pace::starting_at(feed.waited());
             }
-            let is_due = last_save.elapsed() >= self.until_save();
-            if self.trained.reduce().any(is_due) {
-                self.save()?;
+            if self.any(last_save.elapsed() >= self.until_save())? {
+                let saved = self.save();
+                self.together(saved).map_err(|ended| Ended { saving: true, ..ended })?;
                 last_save = Instant::now();
             }
         }
         Ok(Outcome::Finished)
+    }
+
+    /// Batches from the next step on.
+    fn feed(&self, per_epoch: u64) -> Result<Feed, TrainFailure> {
+        let mut config = self.options.loader.clone();
+        config.finish = !can_finish(self.trained.device(), &config);
+        let (epoch, position) = (self.position(per_epoch).epoch, (self.step % per_epoch.max(1)) as usize);
+        let loader = Loader::start(self.source.clone(), config, epoch, position, self.options.epochs)?;
+        Ok(Feed::new(loader, self.trained.device())?)
+    }
+
+    /// Whether any process says so.
+    fn any(&mut self, here: bool) -> Result<bool, TrainFailure> {
+        Ok(self.trained.reduce().any(here).map_err(StepError::from)?)
+    }
+
+    /// What this process has found, if no other one has failed.
+    fn together<R>(&mut self, here: Result<R, TrainFailure>) -> Result<R, Ended> {
+        match self.any(here.is_err())? {
+            true => Err(here.err().unwrap_or(StepError::Elsewhere.into()).into()),
+            false => Ok(here?),
+        }
     }
 
     /// Where the next step is.
@@ -273,12 +297,20 @@ impl<T: Trainable> Trainer<T> {
             monitor.say(words);
         }
         let (images_per_second, data_wait) = pace.rates();
-        self.append(&record.number("images_per_second", images_per_second).number("data_wait", data_wait))
+        self.append(record.number("images_per_second", images_per_second).number("data_wait", data_wait))
     }
 
-    fn append(&mut self, record: &Record) -> Result<(), TrainFailure> {
-        self.metrics.append(record)?;
-        self.events.append(record)?;
+    fn append(&mut self, record: Record) -> Result<(), TrainFailure> {
+        self.unwritten.push(record);
+        self.write_records()
+    }
+
+    fn write_records(&mut self) -> Result<(), TrainFailure> {
+        while let Some(record) = self.unwritten.first() {
+            self.metrics.append(record)?;
+            let record = self.unwritten.remove(0);
+            self.events.append(&record)?;
+        }
         Ok(())
     }
 
@@ -301,7 +333,7 @@ impl<T: Trainable> Trainer<T> {
             return Ok(());
         }
         let record = Record::new(self.step).whole("epoch", epoch as i64);
-        self.append(&found.numbers.iter().fold(record, |record, (key, value)| record.number(key, *value)))
+        self.append(found.numbers.iter().fold(record, |record, (key, value)| record.number(key, *value)))
     }
 
     fn until_save(&self) -> Duration {
@@ -313,15 +345,13 @@ impl<T: Trainable> Trainer<T> {
         if self.saved == Some(self.step) {
             return Ok(());
         }
-        // A gradient was finite at every step, but an update may still have left the range of numbers.
-        for (name, set) in self.trained.weights() {
-            if tensor::ops::squared_norms(set).iter().any(|square| !square.is_finite()) {
-                return Err(TrainFailure::Weights { name, step: self.step });
-            }
-        }
+        self.write_records()?;
         self.metrics.sync()?;
         let mut state = State::default();
         self.trained.save(&mut state);
+        if let Some(name) = state.not_finite() {
+            return Err(TrainFailure::State { name, step: self.step });
+        }
         state.write(&self.checkpoints, self.step, self.trained.device())?;
         self.saved = Some(self.step);
         Ok(())
@@ -335,5 +365,17 @@ impl<T: Trainable> Trainer<T> {
             None if self.step == 0 => Kept::NotBegun,
             None => Kept::Nothing,
         }
+    }
+}
+
+/// Why the loop ended, and whether it was in the middle of saving.
+struct Ended {
+    cause: TrainFailure,
+    saving: bool,
+}
+
+impl<E: Into<TrainFailure>> From<E> for Ended {
+    fn from(cause: E) -> Self {
+        Self { cause: cause.into(), saving: false }
     }
 }

@@ -14,10 +14,11 @@ use tensor::ops::{self, AdamW, Pixels};
 use tensor::{Device, ParamSet};
 use train::curve::{Curve, cosine};
 use train::feed::Fed;
-use train::optimizer::{Clip, GradientReport, Optimizer, OptimizerOptions, StepValues, Treatment};
+use train::optimizer::{Clip, Optimizer, OptimizerOptions, StepValues, Treatment};
 use train::reduce::{Alone, Reduce};
 use train::run::{Comparison, Record, RunConfig, RunFolder, RunReader};
 use train::state::{SavedState, State, StateError};
+use train::step::{self, StepReport, Trained};
 use train::{
     Kept, LoopOptions, Monitor, NoEvaluation, NotFinite, Outcome, Position, Progress, StepError, StepRecord,
     TrainFailure, Trainable, Trainer,
@@ -67,7 +68,7 @@ struct FineTuning {
     reduce: Alone,
     source: Arc<dyn Source>,
     lr: Curve,
-    last: (f64, GradientReport),
+    last: StepReport,
 }
 
 impl FineTuning {
@@ -89,7 +90,7 @@ impl FineTuning {
         let treatments = layout.specs().iter().map(treatment).collect();
         let optimizer = Optimizer::new(&weights, treatments, OptimizerOptions { adam: AdamW::default(), clip: 1.0 });
         let total = EPOCHS * (IMAGES / BATCH) as u64;
-        let (lr, last) = (cosine(3e-3, 1e-5, total, 10), (0.0, GradientReport::default()));
+        let (lr, last) = (cosine(3e-3, 1e-5, total, 10), StepReport::default());
         Self { device, layout, vit, classifier, weights, gradient, optimizer, reduce: Alone, source, lr, last }
     }
 
@@ -98,21 +99,8 @@ impl FineTuning {
         fed.first_of(0, fed.batch.samples.len())
     }
 
-    fn values(&self, at: Position) -> StepValues {
-        StepValues { lr: self.lr.at(at.step), weight_decay: 0.05, momentum: 1.0, frozen: false }
-    }
-}
-
-impl Trainable for FineTuning {
-    fn device(&self) -> &Device {
-        &self.device
-    }
-
-    fn reduce(&mut self) -> &mut dyn Reduce {
-        &mut self.reduce
-    }
-
-    fn step(&mut self, fed: &Fed, at: Position) -> Result<f64, StepError> {
+    /// Puts the gradient into its place, and returns the mean cross-entropy.
+    fn compute_gradient(&mut self, fed: &Fed) -> Result<f64, StepError> {
         self.gradient.clear();
         let images = [self.images(fed)];
         let input = VitInput::images(&images);
@@ -134,35 +122,44 @@ impl Trainable for FineTuning {
         }
         let d_features = self.classifier.backward(&self.weights, &features, &logits, &mut self.gradient);
         self.vit.backward(&self.weights, saved, &d_features, &mut self.gradient);
-        let values = self.values(at);
-        let report = self.optimizer.step(&self.layout, &mut self.weights, &self.gradient, None, &values)?;
-        self.last = (loss, report);
         Ok(loss)
     }
 
-    fn describe(&mut self, _: &Fed, at: Position, record: Record) -> Result<StepRecord, StepError> {
-        let (loss, gradient) = &self.last;
-        let record = record.number("loss", *loss).number("gradient_norm", gradient.norm);
-        Ok(StepRecord { record: record.number("lr", self.values(at).lr), verdict: None })
+    fn values(&self, at: Position) -> StepValues {
+        StepValues { lr: self.lr.at(at.step), weight_decay: 0.05, momentum: 1.0, frozen: false }
+    }
+}
+
+impl Trainable for FineTuning {
+    fn device(&self) -> &Device {
+        &self.device
     }
 
-    fn weights(&self) -> Vec<(&'static str, &ParamSet)> {
-        vec![("the network", &self.weights)]
+    fn reduce(&mut self) -> &mut dyn Reduce {
+        &mut self.reduce
+    }
+
+    fn step(&mut self, fed: &Fed, at: Position) -> Result<f64, StepError> {
+        let (loss, values) = (self.compute_gradient(fed), self.values(at));
+        let Self { layout, weights, gradient, optimizer, device, reduce, .. } = self;
+        let trained = Trained { layout, weights, gradient, teacher: None };
+        self.last = step::complete(loss, trained, optimizer, &values, device, reduce)?;
+        Ok(self.last.loss)
+    }
+
+    fn describe(&mut self, _: &Fed, at: Position, record: Record) -> Result<StepRecord, StepError> {
+        let record = record.number("loss", self.last.loss).number("gradient_norm", self.last.gradient.norm);
+        Ok(StepRecord { record: record.number("lr", self.values(at).lr), verdict: None })
     }
 
     fn save<'a>(&'a self, state: &mut State<'a>) {
         state.set("network", &self.layout, &self.weights);
-        state.set("first", &self.layout, &self.optimizer.first);
-        state.set("second", &self.layout, &self.optimizer.second);
-        state.value("optimizer_steps", self.optimizer.steps.clone());
+        self.optimizer.save(&self.layout, state);
     }
 
     fn restore(&mut self, saved: &SavedState<'_>) -> Result<(), StateError> {
         saved.set("network", &self.layout, &mut self.weights)?;
-        saved.set("first", &self.layout, &mut self.optimizer.first)?;
-        saved.set("second", &self.layout, &mut self.optimizer.second)?;
-        self.optimizer.steps = saved.numbers_of("optimizer_steps", self.layout.specs().len())?;
-        Ok(())
+        self.optimizer.restore(&self.layout, saved)
     }
 }
 
@@ -324,7 +321,7 @@ fn weights_that_are_not_finite_are_not_saved() {
     let training = FineTuning { lr: Curve::Constant(1e300), ..FineTuning::new(synthetic()) };
     let mut trainer = open_with(training, folder.path(), Duration::ZERO);
     let error = trainer.run(&mut Silent, &mut NoEvaluation, &|| false).unwrap_err();
-    assert!(matches!(error.cause, TrainFailure::Weights { name: "the network", step: 1 }), "{error}");
+    assert!(matches!(error.cause, TrainFailure::State { step: 1, .. }), "{error}");
     assert_eq!(error.kept, Kept::Nothing);
     let run = RunReader::open(folder.path()).unwrap();
     assert!(run.checkpoints().list().unwrap().is_empty(), "nothing that cannot be used was written");

@@ -221,6 +221,7 @@ fn setup(bench: &StepBench) -> Result<(LearnerOptions, DinoOptions), ConfigError
         student_temperature: 0.1,
         teacher_temperature: Curve::Constant(0.04),
         decay_magnitude: true,
+        frozen_epochs: 0,
     };
     let options = LearnerOptions {
         vit,
@@ -259,10 +260,11 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, CliError>
     let rows = method.views.seen_by(Viewer::Student).len() * batch;
     let mut times = Vec::with_capacity(bench.steps);
     let mut loss = f64::NAN;
+    let keys_of_images: Vec<u64> = (0..batch as u64).collect();
     let mut one_step = |i: usize| {
         let keys = (0..rows).map(|s| Key::new(0, Purpose::DropPath).epoch(i as u64).sample(s as u64));
         let drop_path = DropPath::draw(DROP_PATH, depth, keys);
-        let input = StepInput { groups: &groups, batch, drop_path: Some(&drop_path) };
+        let input = StepInput { groups: &groups, keys: &keys_of_images, drop_path: Some(&drop_path) };
         learner.step(&input, Position { step: i as u64, epoch: 1 }, &values)
     };
     for i in 0..WARM_UP_STEPS {

@@ -59,7 +59,7 @@ pub enum WeightsError {
     },
     /// The network asked for is not there.
     #[error("{}: holds no {wanted}: {}", path.display(), holds(*other))]
-    NoBranch {
+    NoSuchNetwork {
         /// The file.
         path: PathBuf,
         /// The network asked for.

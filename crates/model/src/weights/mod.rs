@@ -33,7 +33,7 @@ use crate::{Layout, Vit, VitConfig};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
     /// Which network of a training checkpoint. Where not given: the teacher, or the only one there is.
-    pub branch: Option<NetworkRole>,
+    pub role: Option<NetworkRole>,
     /// Rows and columns in pixels of the images that the position embeddings were learnt for. Where not given, the grid
     /// of patches is taken to be square.
     pub image: Option<(usize, usize)>,
@@ -85,8 +85,8 @@ impl WeightsFile {
 
     /// How the names in this file match those of a backbone, which need not be complete. An error only where it cannot
     /// be told which network is meant.
-    pub fn match_report(&self, branch: Option<NetworkRole>) -> Result<LoadReport, WeightsError> {
-        Ok(names::match_backbone(self, branch)?.report)
+    pub fn match_report(&self, role: Option<NetworkRole>) -> Result<LoadReport, WeightsError> {
+        Ok(names::match_backbone(self, role)?.report)
     }
 
     /// Loads the backbone onto a device.
@@ -103,7 +103,7 @@ impl WeightsFile {
     }
 
     fn plan(&self, options: &LoadOptions) -> Result<Plan, WeightsError> {
-        let matched = names::match_backbone(self, options.branch)?;
+        let matched = names::match_backbone(self, options.role)?;
         matched.check_complete(self.path())?;
         let config = infer::config(self.path(), &matched, options)?;
         let mut layout = Layout::default();

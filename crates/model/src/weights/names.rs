@@ -153,8 +153,8 @@ impl<'a> Matched<'a> {
 /// Finds the backbone's tensors by name.
 pub(super) fn match_backbone(file: &WeightsFile, wanted: Option<NetworkRole>) -> Result<Matched<'_>, WeightsError> {
     let keys: Vec<Key<'_>> = file.tensors().iter().map(Key::new).collect();
-    let branch = choose(file.path(), &keys, wanted)?;
-    let role = branch.map_or(Role::Unsaid, Role::Of);
+    let chosen = choose(file.path(), &keys, wanted)?;
+    let role = chosen.map_or(Role::Unsaid, Role::Of);
     let candidates: Vec<&Key<'_>> = keys.iter().filter(|key| key.role == role).collect();
 
     let depth = candidates.iter().filter_map(|key| block_number(key.name)).max().map_or(1, |last| last + 1);
@@ -176,17 +176,19 @@ pub(super) fn match_backbone(file: &WeightsFile, wanted: Option<NetworkRole>) ->
         missing,
         left_over: keys.iter().filter(|key| !taken(key)).map(|key| key.tensor.name.clone()).collect(),
         layout: layout(&keys),
-        branch,
+        role: chosen,
     };
     Ok(Matched { found, needed: expected.len(), unknown_parts, depth, report })
 }
 
 /// The network to take: the one asked for, or the teacher, or the only one.
 fn choose(path: &Path, keys: &[Key<'_>], wanted: Option<NetworkRole>) -> Result<Option<NetworkRole>, WeightsError> {
-    let there = |branch: NetworkRole| keys.iter().any(|key| key.role == Role::Of(branch));
-    let first = [NetworkRole::Teacher, NetworkRole::Student].into_iter().find(|&branch| there(branch));
+    let there = |network: NetworkRole| keys.iter().any(|key| key.role == Role::Of(network));
+    let first = [NetworkRole::Teacher, NetworkRole::Student].into_iter().find(|&network| there(network));
     match wanted {
-        Some(wanted) if !there(wanted) => Err(WeightsError::NoBranch { path: path.to_owned(), wanted, other: first }),
+        Some(wanted) if !there(wanted) => {
+            Err(WeightsError::NoSuchNetwork { path: path.to_owned(), wanted, other: first })
+        }
         Some(wanted) => Ok(Some(wanted)),
         None => Ok(first),
     }

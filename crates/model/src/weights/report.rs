@@ -20,14 +20,14 @@ pub struct LoadReport {
     /// Whose habits the names follow.
     pub layout: KeyLayout,
     /// Which network was taken, where the file tells them apart.
-    pub branch: Option<NetworkRole>,
+    pub role: Option<NetworkRole>,
 }
 
 impl LoadReport {
     /// `DINO layout`, or `dino-vmf checkpoint, teacher`.
     pub fn source(&self) -> String {
-        match self.branch {
-            Some(branch) => format!("{}, {branch}", self.layout),
+        match self.role {
+            Some(role) => format!("{}, {role}", self.layout),
             None => self.layout.to_string(),
         }
     }
@@ -163,7 +163,7 @@ mod tests {
             missing: vec![],
             left_over,
             layout: KeyLayout::Dino,
-            branch: Some(NetworkRole::Teacher),
+            role: Some(NetworkRole::Teacher),
         };
         assert_eq!(
             report.to_string(),

@@ -42,6 +42,8 @@ pub struct DinoOptions {
     pub teacher_temperature: Curve,
     /// Whether weight decay applies to g, the prototypes' lengths, where they are free.
     pub decay_magnitude: bool,
+    /// Epochs in which the prototypes stay as they are.
+    pub frozen_epochs: u64,
 }
 
 impl DinoOptions {
@@ -72,6 +74,7 @@ impl DinoOptions {
             student_temperature: recipe.student_temp(),
             teacher_temperature,
             decay_magnitude: recipe.decay_prototype_scale(),
+            frozen_epochs: recipe.freeze_last_layer() as u64,
         }
     }
 }
@@ -171,13 +174,14 @@ impl Method for Dino {
         let (_, logits) = self.head.forward(teacher, features);
         let targets = Side { logits, magnitude: &teacher[magnitude] };
 
-        let images = part.views.seen_by(Viewer::Student);
-        let input = VitInput { images: &images, drop_path: part.drop_path };
+        let views = part.views.seen_by(Viewer::Student);
+        let input = VitInput { images: &views, drop_path: part.drop_path };
         let (features, saved) = vit.forward(student, device, &input, Tokens::Class)?;
         let (projected, logits) = self.head.forward(student, features);
         let predictions = Side { logits, magnitude: &student[magnitude] };
 
-        let share = Share { images: part.views.images(), of: part.of, pairs: &self.options.views.pairs() };
+        let (images, pairs) = (part.views.images(), &self.options.views.pairs());
+        let share = Share { images, step_images: part.step_images, pairs };
         let tau = self.teacher_temperature(part.at);
         let (d_logits, report) =
             self.loss.forward_backward(predictions, &targets, tau, share, &mut gradient[magnitude])?;
@@ -186,19 +190,22 @@ impl Method for Dino {
         vit.backward(student, saved, &d_features, gradient);
 
         let loss = report.loss;
-        self.step.loss += loss;
-        self.step.teacher_entropy += part.views.images() as f64 / part.of as f64 * report.teacher_entropy;
+        self.step.teacher_entropy += images as f64 / part.step_images as f64 * report.teacher_entropy;
         self.step.assignments.extend(report.assignments);
         Ok(loss)
     }
 
-    fn end_step(&mut self, reduce: &mut dyn Reduce) {
-        self.loss.target.end_step(reduce);
-        // Each process has its share of both means; the assignments at hand are a sample of all.
-        let all = reduce.gather(&[self.step.loss, self.step.teacher_entropy]);
-        self.step.loss = all.iter().map(|share| share[0]).sum();
-        self.step.teacher_entropy = all.iter().map(|share| share[1]).sum();
+    fn is_frozen(&self, at: Position) -> bool {
+        at.epoch < self.options.frozen_epochs
+    }
+
+    fn end_step(&mut self, loss: f64, reduce: &mut dyn Reduce) -> Result<(), StepError> {
+        self.loss.target.end_step(reduce)?;
+        // Each process has its share of the mean; the assignments at hand are a sample of all.
+        self.step.teacher_entropy = reduce.gather(&[self.step.teacher_entropy])?.iter().flatten().sum();
+        self.step.loss = loss;
         self.health.observe(&self.step.assignments);
+        Ok(())
     }
 
     fn vitals(&self, student: &ParamSet, record: Record) -> (Record, Option<String>) {
@@ -228,7 +235,7 @@ impl Method for Dino {
 
     fn restore(&mut self, saved: &SavedState<'_>) -> Result<(), StateError> {
         self.loss.target.restore(CENTER, saved)?;
-        self.health = Health::restore(saved.numbers("assignments")?.into_iter().map(|k| k as u32));
+        self.health = Health::restore(saved.all_numbers("assignments")?.into_iter().map(|k| k as u32));
         Ok(())
     }
 }
@@ -247,7 +254,7 @@ pub struct Share<'a> {
     /// Images at hand.
     pub images: usize,
     /// Images of the whole step.
-    pub of: usize,
+    pub step_images: usize,
     /// Which rows are compared.
     pub pairs: &'a Pairs,
 }
@@ -294,7 +301,7 @@ impl DinoLoss {
         let student_delta = self.normalizer.at(student.magnitude, self.student_temperature);
         let shift = self.normalizer.shift(&student_delta);
         let targets_of = share.pairs.targets(share.images);
-        let weight = 1.0 / (share.of * share.pairs.terms()) as f64;
+        let weight = 1.0 / (share.step_images * share.pairs.terms()) as f64;
         let losses =
             ops::cross_entropy(&mut student.logits.raw, scale, shift, &targets.probabilities, &targets_of, weight);
         let loss = losses.iter().sum::<f64>() * weight;

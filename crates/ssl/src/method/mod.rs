@@ -19,7 +19,7 @@ use train::state::{SavedState, State, StateError};
 use train::{Position, StepError};
 
 use crate::learner::LearnError;
-use crate::recipe::{Method as MethodName, Recipe};
+use crate::recipe::{MethodName, Recipe};
 use crate::view_plan::{Part, ViewPlan};
 
 /// The two networks of a step.
@@ -40,8 +40,10 @@ pub struct Networks<'a> {
 pub struct StepPart<'a> {
     /// Its images with their views.
     pub views: Part<'a>,
+    /// What the draws of each of them are keyed by, in the same order.
+    pub keys: &'a [u64],
     /// Images of the whole step, in all processes: what the loss is a mean over.
-    pub of: usize,
+    pub step_images: usize,
     /// Which residual branches each of the student's rows takes.
     pub drop_path: Option<&'a DropPath>,
     /// Which step it is.
@@ -71,8 +73,15 @@ pub trait Method: fmt::Debug + Send {
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError>;
 
-    /// Ends a step whose weights have been updated: centres move, the method's health is taken note of.
-    fn end_step(&mut self, reduce: &mut dyn Reduce);
+    /// Whether parameters that are frozen at first stay as they are in this step.
+    fn is_frozen(&self, at: Position) -> bool {
+        _ = at;
+        false
+    }
+
+    /// Ends a step whose weights have been updated: centres move, the method's health is taken note of. `loss` is that of
+    /// all processes.
+    fn end_step(&mut self, loss: f64, reduce: &mut dyn Reduce) -> Result<(), StepError>;
 
     /// Adds what there is to say of the last step to a record of the log; what is wrong, in words.
     fn vitals(&self, student: &ParamSet, record: Record) -> (Record, Option<String>);
@@ -83,7 +92,7 @@ pub trait Method: fmt::Debug + Send {
     /// Names what a step changes beside weights and moments.
     fn save<'a>(&'a self, state: &mut State<'a>);
 
-    /// Takes back what was saved.
+    /// Restores what was saved.
     fn restore(&mut self, saved: &SavedState<'_>) -> Result<(), StateError>;
 }
 

@@ -1,8 +1,8 @@
 //! What must hold between values, and between values and data, before any work starts.
 
 use super::error::RecipeError;
-use super::fields::{Key, Recipe};
-use super::values::{Method, Prototypes, Size};
+use super::fields::{KEYS, Key, Recipe};
+use super::values::{MethodName, Prototypes, Size};
 
 /// What a recipe needs to know of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Facts {
 
 /// Refuses keys that were given although the method has no use for them: they would be ignored without a word.
 pub(super) fn check_scope<'a>(
-    method: Method,
+    method: MethodName,
     given: impl IntoIterator<Item = (&'a Key, &'a str)>,
 ) -> Result<(), RecipeError> {
     let foreign = given.into_iter().find(|(key, _)| !key.scope.includes(method));
@@ -97,6 +97,11 @@ impl Recipe {
         self.lr() * self.batch_size() as f64 / 256.0
     }
 
+    /// Whether a key applies to the recipe's method.
+    fn applies(&self, key: &str) -> bool {
+        KEYS.iter().any(|known| known.name == key && known.scope.includes(self.method()))
+    }
+
     /// What is allowed but probably not meant, one sentence each.
     pub fn warnings(&self) -> Vec<String> {
         let mut said = Vec::new();
@@ -117,7 +122,7 @@ impl Recipe {
                 self.facts.images
             ));
         }
-        if self.teacher_temp() >= self.student_temp() {
+        if self.applies("teacher_temp") && self.teacher_temp() >= self.student_temp() {
             said.push(format!(
                 "teacher_temp {} is not below student_temp {}: the teacher does not sharpen, and the run may collapse \
                  to the uniform distribution",
@@ -125,7 +130,7 @@ impl Recipe {
                 self.student_temp()
             ));
         }
-        if self.warmup_teacher_temp_epochs() > self.epochs() {
+        if self.applies("warmup_teacher_temp_epochs") && self.warmup_teacher_temp_epochs() > self.epochs() {
             said.push(format!(
                 "warmup_teacher_temp_epochs {} is longer than the run ({} epochs): teacher_temp {} is never reached",
                 self.warmup_teacher_temp_epochs(),
@@ -133,7 +138,7 @@ impl Recipe {
                 self.teacher_temp()
             ));
         }
-        if self.freeze_last_layer() >= self.epochs() {
+        if self.applies("freeze_last_layer") && self.freeze_last_layer() >= self.epochs() {
             said.push(format!(
                 "freeze_last_layer {} covers all {} epochs: the prototypes never move",
                 self.freeze_last_layer(),
@@ -160,9 +165,9 @@ mod tests {
     fn a_key_of_another_method_is_refused_with_its_place() {
         let key =
             |scope| Key { name: "patch_drop", meaning: "", rule: || Rule::Flag, on_resume: OnResume::Fixed, scope };
-        let (every, mine, foreign) = (key(Scope::Every), key(Scope::Only(&[Method::Dino])), key(Scope::Only(&[])));
-        assert!(check_scope(Method::Dino, [(&every, "f:1"), (&mine, "f:2")]).is_ok());
-        let message = check_scope(Method::Dino, [(&every, "f:1"), (&foreign, "f:2")]).unwrap_err().to_string();
+        let (every, mine, foreign) = (key(Scope::Every), key(Scope::Only(&[MethodName::Dino])), key(Scope::Only(&[])));
+        assert!(check_scope(MethodName::Dino, [(&every, "f:1"), (&mine, "f:2")]).is_ok());
+        let message = check_scope(MethodName::Dino, [(&every, "f:1"), (&foreign, "f:2")]).unwrap_err().to_string();
         assert!(message.starts_with("f:2: recipe key `patch_drop` does not apply to method `dino`"), "{message}");
         assert_eq!((every.scope.names(), mine.scope.names()), (None, Some("dino".to_owned())));
     }

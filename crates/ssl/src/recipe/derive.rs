@@ -11,7 +11,7 @@ use super::check::{Facts, check, check_scope};
 use super::error::RecipeError;
 use super::explain::Origin;
 use super::fields::{Given, RawRecipe, Recipe, Sourced};
-use super::values::{Centering, Interval, Method, Prototypes, ResidualStream, Size};
+use super::values::{Centering, Interval, MethodName, Prototypes, ResidualStream, Size};
 
 trait Fill<T> {
     /// What was given, or the usual value.
@@ -76,7 +76,7 @@ impl RawRecipe {
         if facts.images == 0 || facts.size().short() == 0 {
             return Err(RecipeError::NoImages);
         }
-        let method = self.method.as_ref().map_or(Method::Dino, |given| given.value);
+        let method = self.method.as_ref().map_or(MethodName::Dino, |given| given.value);
         check_scope(method, self.given())?;
         let images = facts.images;
         let short = facts.size().short();
@@ -111,7 +111,7 @@ impl RawRecipe {
         let steps = (images / batch).max(1) as f64 * runs as f64;
 
         let recipe = Recipe {
-            method: self.method.or_default(Method::Dino),
+            method: self.method.or_default(MethodName::Dino),
             prototypes,
             centering,
             arch,

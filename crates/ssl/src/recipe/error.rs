@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::values::{Method, Size};
+use super::values::{MethodName, Size};
 
 /// Why there is no [`Recipe`](super::Recipe).
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +78,7 @@ pub enum RecipeError {
         /// The key.
         key: &'static str,
         /// The method of the recipe.
-        method: Method,
+        method: MethodName,
         /// The methods that have it.
         methods: String,
     },

@@ -9,7 +9,7 @@ use super::error::RecipeError;
 use super::explain::{Line, Origin};
 use super::nearest::unknown_key;
 use super::rule::{Rule, above, below, between};
-use super::values::{Centering, Interval, Method, Prototypes, ResidualStream, Setting, Size};
+use super::values::{Centering, Interval, MethodName, Prototypes, ResidualStream, Setting, Size};
 
 /// A value that somebody set, and where.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,11 +40,11 @@ pub(super) enum Scope {
     /// All of them.
     Every,
     /// These.
-    Only(&'static [Method]),
+    Only(&'static [MethodName]),
 }
 
 impl Scope {
-    pub(super) fn includes(self, method: Method) -> bool {
+    pub(super) fn includes(self, method: MethodName) -> bool {
         match self {
             Scope::Every => true,
             Scope::Only(methods) => methods.contains(&method),
@@ -61,7 +61,7 @@ impl Scope {
 }
 
 /// The methods whose teacher is centred and sharpened by a temperature of its own, and whose prototypes are weight-normalised.
-const CENTERED: Scope = Scope::Only(&[Method::Dino]);
+const CENTERED: Scope = Scope::Only(&[MethodName::Dino]);
 const EVERY: Scope = Scope::Every;
 
 /// One row of the table below.
@@ -149,7 +149,7 @@ fn bad_value(key: &str, value: &Value, rule: &Rule, place: &str) -> RecipeError 
     match value.as_str() {
         // Known to the literature, but not to this program: say that rather than "not a word I know".
         Some(method @ ("ibot" | "msn")) if key == "method" => {
-            RecipeError::NoSuchMethod { place, method: method.to_owned(), known: Method::WORDS.join(", ") }
+            RecipeError::NoSuchMethod { place, method: method.to_owned(), known: MethodName::WORDS.join(", ") }
         }
         _ => RecipeError::BadValue { place, key, value: value.to_string(), allowed: rule.to_string() },
     }
@@ -157,7 +157,7 @@ fn bad_value(key: &str, value: &Value, rule: &Rule, place: &str) -> RecipeError 
 
 recipe! {
     /// Training method.
-    method: Method, Rule::Choice(Method::WORDS), Fixed, EVERY;
+    method: MethodName, Rule::Choice(MethodName::WORDS), Fixed, EVERY;
     /// What the prototypes' norms mean.
     prototypes: Prototypes, Rule::Choice(Prototypes::WORDS), Fixed, EVERY;
     /// Where the teacher is centred.

@@ -57,7 +57,7 @@ macro_rules! choice {
 
 choice! {
     /// The training method.
-    Method {
+    MethodName {
         /// Self-distillation with no labels.
         Dino = "dino",
     }

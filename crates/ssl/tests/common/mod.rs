@@ -46,6 +46,7 @@ pub fn dino_options(
         student_temperature: 0.1,
         teacher_temperature: Curve::Constant(0.04),
         decay_magnitude: true,
+        frozen_epochs: 0,
     }
 }
 

@@ -110,15 +110,14 @@ impl Checkpoints {
                     let reason = format!("is damaged: it holds step {}, not the one in its name", checkpoint.step());
                     skipped.push(Skipped { path, reason });
                 }
-                // A reader beside a running training may see a file vanish; the next one is newer than that anyway.
+                // A reader beside a running training may see a file vanish: a newer one has been written since.
                 Err(Damage::Io(error)) if error.kind() == ErrorKind::NotFound => {}
                 // Nothing is damaged: the disk may answer next time, or another user may read it. Falling back would
                 // throw away steps that are there.
                 Err(Damage::Io(error)) => return Err(RunError::reading(&path, error)),
                 // Nor here: another version of this program can go on from it.
                 Err(damage @ Damage::Version { .. }) => {
-                    skipped.push(Skipped { path, reason: damage.to_string() });
-                    break;
+                    return Err(RunError::OtherVersion { path, reason: damage.to_string() });
                 }
                 Err(damage) => skipped.push(Skipped { path, reason: damage.to_string() }),
             }

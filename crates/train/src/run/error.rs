@@ -95,6 +95,14 @@ pub enum RunError {
         /// What is wrong.
         reason: String,
     },
+    /// A checkpoint of another version of this program, newer than any that can be used.
+    #[error("{}: {reason}. Nothing was changed; the version that wrote it continues the run", path.display())]
+    OtherVersion {
+        /// The file.
+        path: PathBuf,
+        /// The version it has and the one that is read.
+        reason: String,
+    },
     /// There are checkpoints, but none can be used.
     #[error(
         "{}: no checkpoint is usable:\n{}\nNothing was changed. To start from the beginning, give another --out or \

@@ -23,7 +23,6 @@ pub struct Record {
 enum Field {
     Number(f64),
     Whole(i64),
-    Text(String),
 }
 
 impl Record {
@@ -44,12 +43,6 @@ impl Record {
         self
     }
 
-    /// Adds a text.
-    pub fn text(mut self, key: &str, value: &str) -> Self {
-        self.fields.push((key.to_owned(), Field::Text(value.to_owned())));
-        self
-    }
-
     /// The step.
     pub fn step(&self) -> u64 {
         self.step
@@ -57,10 +50,9 @@ impl Record {
 
     /// What can be drawn as a curve.
     pub fn scalars(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.fields.iter().filter_map(|(key, field)| match field {
-            Field::Number(value) => Some((key.as_str(), *value)),
-            Field::Whole(value) => Some((key.as_str(), *value as f64)),
-            Field::Text(_) => None,
+        self.fields.iter().map(|(key, field)| match field {
+            Field::Number(value) => (key.as_str(), *value),
+            Field::Whole(value) => (key.as_str(), *value as f64),
         })
     }
 
@@ -72,7 +64,6 @@ impl Record {
                 Field::Number(value) if value.is_finite() => Value::from(*value),
                 Field::Number(value) => Value::from(value.to_string()),
                 Field::Whole(value) => Value::from(*value),
-                Field::Text(value) => Value::from(value.as_str()),
             };
             line += &format!(",{}:{value}", Value::from(key.as_str()));
         }
@@ -108,12 +99,17 @@ impl MetricsLog {
         Ok((Self { path: path.to_owned(), file }, truncated))
     }
 
-    /// Appends a record. It has left the process when this returns, so a kill cannot lose it.
+    /// Appends a record. It has left the process when this returns, so a kill cannot lose it. A record that does not fit on
+    /// the disk leaves no beginning behind, so that it can be appended later.
     pub fn append(&mut self, record: &Record) -> Result<(), RunError> {
         let line = record.to_json() + "\n";
-        self.file
-            .write_all(line.as_bytes())
-            .map_err(|source| RunError::from_io("write", &self.path, line.len() as u64, source))
+        let length = self.file.metadata().map(|metadata| metadata.len());
+        let written = self.file.write_all(line.as_bytes());
+        if let (Err(_), Ok(length)) = (&written, length) {
+            // The first failure is the one to report.
+            _ = self.file.set_len(length);
+        }
+        written.map_err(|source| RunError::from_io("write", &self.path, line.len() as u64, source))
     }
 
     /// Makes all lines survive a power loss. Call it before saving a checkpoint: a resumed run repeats no earlier line.
@@ -177,9 +173,9 @@ mod tests {
 
     #[test]
     fn a_record_is_one_line_of_json_with_its_step_first() {
-        let record = Record::new(3).number("loss", 0.1).whole("epoch", 2).text("verdict", "all \"well\"\n");
-        assert_eq!(record.to_json(), r#"{"step":3,"loss":0.1,"epoch":2,"verdict":"all \"well\"\n"}"#);
-        assert_eq!(record.scalars().collect::<Vec<_>>(), [("loss", 0.1), ("epoch", 2.0)]);
+        let record = Record::new(3).number("loss", 0.1).whole("epoch \"2\"", 2);
+        assert_eq!(record.to_json(), r#"{"step":3,"loss":0.1,"epoch \"2\"":2}"#);
+        assert_eq!(record.scalars().collect::<Vec<_>>(), [("loss", 0.1), ("epoch \"2\"", 2.0)]);
     }
 
     #[test]

@@ -225,7 +225,7 @@ mod tests {
     fn scalars_are_framed_and_encoded_as_events() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = EventLog::create(folder.path(), 300).unwrap();
-        log.append(&Record::new(300).number("loss", 9.5).text("verdict", "fine").whole("epoch", 3)).unwrap();
+        log.append(&Record::new(300).number("loss", 9.5).whole("epoch", 3)).unwrap();
         let events: Vec<_> = records(&fs::read(log.path()).unwrap()).iter().map(|event| fields(event)).collect();
 
         assert_eq!(events[0][2], (3, b"brain.Event:2".to_vec()));

@@ -1,0 +1,58 @@
+//! The end of every training step: from a gradient to new weights, in all processes at once.
+
+use model::Layout;
+use tensor::{Device, ParamSet};
+
+use crate::error::{NotFinite, StepError};
+use crate::optimizer::{GradientReport, Optimizer, StepValues};
+use crate::reduce::Reduce;
+
+/// What a step was like.
+#[derive(Clone, Debug, Default)]
+pub struct StepReport {
+    /// The loss, over all processes.
+    pub loss: f64,
+    /// The gradient.
+    pub gradient: GradientReport,
+}
+
+/// What a step changes.
+#[derive(Debug)]
+pub struct Trained<'a> {
+    /// The parameters by name.
+    pub layout: &'a Layout,
+    /// Their values.
+    pub weights: &'a mut ParamSet,
+    /// The gradient of this process, which is replaced by that of all.
+    pub gradient: &'a mut ParamSet,
+    /// The moving average that follows, where there is one.
+    pub teacher: Option<&'a mut ParamSet>,
+}
+
+/// Completes a step whose gradient this process has computed, with `loss` as its share of the loss. Where a process has
+/// failed, or a gradient is not finite, none changes a weight.
+pub fn complete(
+    loss: Result<f64, StepError>,
+    trained: Trained<'_>,
+    optimizer: &mut Optimizer,
+    values: &StepValues,
+    device: &Device,
+    reduce: &mut dyn Reduce,
+) -> Result<StepReport, StepError> {
+    let Trained { layout, weights, gradient, teacher } = trained;
+    // Zeros stand for results after a failure of the device, so its error is asked for before theirs.
+    let loss = together(device.check().map_err(StepError::from).and(loss), reduce)?;
+    let loss = reduce.gather(&[loss])?.iter().flatten().sum();
+    reduce.sum(gradient)?;
+    let report: Result<GradientReport, NotFinite> = optimizer.step(layout, weights, gradient, teacher, values);
+    let report = device.check().map_err(StepError::from).and(report.map_err(StepError::from));
+    Ok(StepReport { loss, gradient: together(report, reduce)? })
+}
+
+/// What this process has found, if no other one has failed.
+pub fn together<T>(here: Result<T, StepError>, reduce: &mut dyn Reduce) -> Result<T, StepError> {
+    match reduce.any(here.is_err())? {
+        true => Err(here.err().unwrap_or(StepError::Elsewhere)),
+        false => here,
+    }
+}
