@@ -1,6 +1,6 @@
 //! Which parameters a network has, under which names, and how they begin.
 
-use random::{Key, Purpose};
+use random::{Key, Purpose, StableHash};
 use tensor::{Device, ParamId, ParamSet};
 
 /// How a parameter begins.
@@ -76,11 +76,14 @@ impl Layout {
         ParamSet::zeros(device, self.specs.iter().map(|s| s.shape.as_slice()))
     }
 
-    /// Initial values, a function of the seed and the parameter's place alone.
+    /// Initial values, a function of the seed and the parameter's name alone: a parameter that is added to a network, or a
+    /// head beside it, changes no other one.
     pub fn initial(&self, device: &Device, seed: u64) -> ParamSet {
         let mut set = self.zeros(device);
         for (i, spec) in self.specs.iter().enumerate() {
-            let mut stream = Key::new(seed, Purpose::Init).sample(i as u64).stream();
+            let mut name = StableHash::new();
+            name.write(spec.name.as_bytes());
+            let mut stream = Key::new(seed, Purpose::Init).sample(name.finish()).stream();
             let mut draw = || match spec.init {
                 Init::Constant(value) => value,
                 Init::Normal { deviation } => deviation * stream.normal(),
@@ -90,5 +93,25 @@ impl Layout {
             set[ParamId(i)].copy_from_f64(&values);
         }
         set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_begins_the_same_whatever_stands_before_it() {
+        let device = Device::cpu(Default::default()).unwrap();
+        let normal = Init::Normal { deviation: 1.0 };
+        let (mut alone, mut behind) = (Layout::default(), Layout::default());
+        let id = alone.add("blocks.0.fc1.weight", &[3, 2], normal);
+        behind.add("mask_token", &[1, 4], normal);
+        let moved = behind.add("blocks.0.fc1.weight", &[3, 2], normal);
+        let other = behind.add("blocks.1.fc1.weight", &[3, 2], normal);
+        let (a, b) = (alone.initial(&device, 5), behind.initial(&device, 5));
+        assert_eq!(a[id].to_f64(), b[moved].to_f64());
+        assert_ne!(b[moved].to_f64(), b[other].to_f64());
+        assert_ne!(a[id].to_f64(), alone.initial(&device, 6)[id].to_f64());
     }
 }
