@@ -34,7 +34,7 @@ fn of_run(path: &Path) -> Result<String, CliError> {
 
     let mut checkpoints = Vec::new();
     let mut newest = None;
-    for (step, file) in run.checkpoints().list()? {
+    for (step, file) in run.checkpoints()? {
         let size = std::fs::metadata(&file).map_or(0, |m| m.len());
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let state = match Checkpoint::read(&file) {

@@ -73,7 +73,7 @@ fn of_run(file: &Path, role: Option<NetworkRole>, recipe: &Recipe, device: &Devi
 
 /// The newest checkpoint of a run whose checksum is right; damaged newer ones are reported.
 fn newest_checkpoint(run: &RunReader) -> Result<Checkpoint, CliError> {
-    let recovered = run.checkpoints().latest_valid()?;
+    let recovered = run.latest_checkpoint()?;
     for skipped in &recovered.skipped {
         output::note(&format!("{skipped}: taking the checkpoint before it"));
     }
@@ -84,7 +84,7 @@ fn newest_checkpoint(run: &RunReader) -> Result<Checkpoint, CliError> {
 pub fn run_of_checkpoint(path: &Path) -> Option<PathBuf> {
     let absolute = std::path::absolute(path).ok()?;
     let run = absolute.parent()?.parent()?;
-    let checkpoints = RunReader::open(run).ok()?.checkpoints().list().ok()?;
+    let checkpoints = RunReader::open(run).ok()?.checkpoints().ok()?;
     let is_one = checkpoints.iter().any(|(_, file)| *file == absolute);
     is_one.then(|| run.to_owned())
 }

@@ -160,8 +160,7 @@ fn a_method_in_one_file_learns_and_survives_a_kill_to_the_bit() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let steps =
-        || RunReader::open(&broken).and_then(|run| run.checkpoints().list()).ok()?.first().map(|&(step, _)| step);
+    let steps = || RunReader::open(&broken).and_then(|run| run.checkpoints()).ok()?.first().map(|&(step, _)| step);
     while steps().is_none_or(|step| step < 30) {
         assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be killed");
         std::thread::sleep(Duration::from_millis(2));

@@ -215,7 +215,7 @@ fn a_classifier_on_the_class_token_learns_and_survives_a_kill_to_the_bit() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let saved = || RunReader::open(&broken).and_then(|run| run.checkpoints().list()).ok()?.first().map(|c| c.0);
+    let saved = || RunReader::open(&broken).and_then(|run| run.checkpoints()).ok()?.first().map(|c| c.0);
     while saved().is_none_or(|step| step < 30) {
         assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be killed");
         std::thread::sleep(Duration::from_millis(2));
@@ -324,5 +324,5 @@ fn weights_that_are_not_finite_are_not_saved() {
     assert!(matches!(error.cause, TrainFailure::State { step: 1, .. }), "{error}");
     assert_eq!(error.kept, Kept::Nothing);
     let run = RunReader::open(folder.path()).unwrap();
-    assert!(run.checkpoints().list().unwrap().is_empty(), "nothing that cannot be used was written");
+    assert!(run.checkpoints().unwrap().is_empty(), "nothing that cannot be used was written");
 }

@@ -267,8 +267,8 @@ mod tests {
         run.checkpoints().write(2, &[], "{}").unwrap();
         run.write("report.html", b"<html>").unwrap();
         assert_eq!(fs::read_to_string(run.root().join(METRICS)).unwrap(), "{\"step\":0,\"loss\":1.0}\n");
-        let read = RunReader::open(folder.path()).unwrap().checkpoints();
-        assert_eq!(read.latest_valid().unwrap().checkpoint.unwrap().step(), 2);
-        assert_eq!(read.list().unwrap().len(), 1);
+        let read = RunReader::open(folder.path()).unwrap();
+        assert_eq!(read.latest_checkpoint().unwrap().checkpoint.unwrap().step(), 2);
+        assert_eq!(read.checkpoints().unwrap().len(), 1);
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::checkpoint::Checkpoints;
+use super::checkpoint::{Checkpoints, Recovered};
 use super::error::RunError;
 use super::folder::{CHECKPOINTS, CONFIG, METRICS, is_run};
 use super::result::RunResult;
@@ -45,9 +45,14 @@ impl RunReader {
         Ok((text, path))
     }
 
-    /// Its checkpoints.
-    pub fn checkpoints(&self) -> Checkpoints {
-        Checkpoints::new(self.root.join(CHECKPOINTS), 1)
+    /// Its checkpoints by step, newest first. They may be damaged.
+    pub fn checkpoints(&self) -> Result<Vec<(u64, PathBuf)>, RunError> {
+        Checkpoints::new(self.root.join(CHECKPOINTS), 1).list()
+    }
+
+    /// Its newest checkpoint whose checksum is right, and the newer ones that are damaged.
+    pub fn latest_checkpoint(&self) -> Result<Recovered, RunError> {
+        Checkpoints::new(self.root.join(CHECKPOINTS), 1).latest_valid()
     }
 
     /// The records of its log so far. A line that is no record, such as one that is just being written, is left out.
