@@ -22,9 +22,7 @@ const NAMED: usize = 100;
 pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
     // First, so that no hours of computing end in a file that cannot be written.
     FeatureFormat::of(&args.out)?;
-    let mut inputs = vec![Input::file("--weights", &args.weights), Input::data(&args.data)];
-    // Whoever gives a checkpoint reads its run's config.toml as well, and would not want its siblings replaced.
-    inputs.extend(weights::run_of_checkpoint(&args.weights).map(|run| Input::file("--weights", &run)));
+    let inputs = [Input::file("--weights", &args.weights), Input::data(&args.data)];
     output_file::check(&args.out, args.force, &inputs)?;
     let device = args.inference.open()?;
     let source = images::open(&args.data, args.split.into())?;

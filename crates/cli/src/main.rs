@@ -63,6 +63,8 @@ fn with_key_tip(mut error: clap::Error) -> clap::Error {
 }
 
 fn run(command: &Command) -> Result<ExitCode, CliError> {
+    // Also for commands without a device: whoever asks for instructions wants to know that a word was not understood.
+    simd::requested().map_err(tensor::DeviceError::from)?;
     match command {
         Command::Pretrain(args) => return pretrain::run(args),
         Command::Views(args) => views::run(args)?,

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use data::Source;
+use train::run::is_run;
 
 /// Why an output file is refused.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,14 @@ pub enum OutputFileError {
         flag: &'static str,
         /// What was given to it.
         given: String,
+    },
+    /// A file of a run, or a new one beside its files.
+    #[error("{}: lies in the run {}, in which only its training writes. Give an --out elsewhere", path.display(), run.display())]
+    InsideRun {
+        /// The file to be written.
+        path: PathBuf,
+        /// The run's folder.
+        run: PathBuf,
     },
     /// A new picture among the training images.
     #[error("{}: lies inside --data {given}, and would be one of its images from then on. Give an --out elsewhere", path.display())]
@@ -111,6 +120,9 @@ impl Input {
 pub fn check(out: &Path, force: bool, inputs: &[Input]) -> Result<(), OutputFileError> {
     let path = out.to_owned();
     let Some(place) = place_of(out) else { return Err(OutputFileError::NoFolder { path }) };
+    if let Some(run) = run_of(&place).or_else(|| run_of(&out.canonicalize().ok()?)) {
+        return Err(OutputFileError::InsideRun { path, run });
+    }
     match fs::symlink_metadata(out) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(source) => return Err(OutputFileError::Inaccessible { path, source }),
@@ -150,6 +162,11 @@ pub fn check_unlisted(out: &Path, data: &str, source: &dyn Source) -> Result<(),
         return Err(OutputFileError::IsInput { path, flag: "--data", given });
     }
     Ok(())
+}
+
+/// The folder of the run that a file lies in, itself or in a folder of it.
+fn run_of(place: &Path) -> Option<PathBuf> {
+    place.ancestors().skip(1).take(2).find(|folder| is_run(folder)).map(Path::to_owned)
 }
 
 /// The canonical path that a file has or would have; none without a folder for it.

@@ -52,6 +52,9 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     introduce(&device, &train.describe(), &recipe, &out);
+    for difference in folder.changed() {
+        output::note(&format!("changed from here on: {difference}"));
+    }
     let held_out = images::open_held_out(&args.recipe.data);
     let knn = online_knn::of_recipe(&recipe, train.clone(), held_out, read, args.device.host(&device.device)?)?;
     let evaluated = knn.as_ref().map(|_| evaluated_at_once(&recipe, read));

@@ -45,7 +45,7 @@ impl Stop {
             while !watched.requested() {
                 thread::sleep(ANSWER_WITHIN);
             }
-            console.say("stopping: this step is finished and saved first. Once more ends at once, without saving");
+            console.say("stopping: this step is finished and saved first. Once more, a second from now, ends at once, without saving");
             thread::sleep(ONE_REQUEST);
             armed.store(true, Ordering::Relaxed);
         };

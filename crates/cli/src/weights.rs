@@ -81,7 +81,7 @@ fn newest_checkpoint(run: &RunReader) -> Result<Checkpoint, CliError> {
 }
 
 /// The folder of the run that a file is a checkpoint of; none for any other file.
-pub fn run_of_checkpoint(path: &Path) -> Option<PathBuf> {
+fn run_of_checkpoint(path: &Path) -> Option<PathBuf> {
     let absolute = std::path::absolute(path).ok()?;
     let run = absolute.parent()?.parent()?;
     let checkpoints = RunReader::open(run).ok()?.checkpoints().ok()?;

@@ -56,7 +56,7 @@ fn features_replace_an_existing_file_with_force_only() {
 }
 
 #[test]
-fn features_never_replace_the_weights_or_the_run_that_they_come_from() {
+fn features_never_replace_the_weights_that_they_come_from_nor_write_into_a_run() {
     let folder = tempfile::tempdir().unwrap();
     let weights = folder.path().join("w.safetensors");
     fs::copy(RUN.1.join("backbone.safetensors"), &weights).unwrap();
@@ -72,17 +72,16 @@ fn features_never_replace_the_weights_or_the_run_that_they_come_from() {
     let files = |run: &Path| content(run).into_iter().filter(|(p, _)| !p.ends_with(".lock")).collect::<Vec<_>>();
     let before = files(&RUN.1);
     let checkpoint = RUN.1.join("checkpoints/step-00000003.safetensors");
-    for weights in [&RUN.1, &checkpoint] {
-        for out in [&checkpoint, &RUN.1.join("backbone.safetensors")] {
-            let message = features(weights, DATA, out, &["--force"]).failed();
-            assert!(message.contains("it is never replaced. Give another --out"), "{message}");
+    // By its own weights, by those of another file, and new files as well as old ones: a run's folder is the training's.
+    for weights in [&RUN.1, &checkpoint, &weights] {
+        for name in
+            ["checkpoints/step-00000003.safetensors", "backbone.safetensors", "features.npy", "checkpoints/f.npy"]
+        {
+            let message = features(weights, DATA, &RUN.1.join(name), &["--force"]).failed();
+            assert!(message.contains("in which only its training writes. Give an --out elsewhere"), "{message}");
         }
     }
     assert!(files(&RUN.1) == before, "the run was changed");
-    // A new file in the run's folder takes nothing from anybody.
-    let beside = RUN.1.join("features.npy");
-    features(&RUN.1, DATA, &beside, &[]).succeeded();
-    fs::remove_file(beside).unwrap();
 }
 
 #[cfg(unix)]

@@ -33,7 +33,7 @@ pub struct RecipeArgs {
     /// Recipe file: TOML, one `key = value` a line. A run's config.toml is one
     #[arg(long, value_name = "FILE")]
     pub recipe: Option<PathBuf>,
-    /// Sets a key of the recipe, whatever the file says. `--help` lists the keys
+    /// Sets a key of the recipe, whatever the file says; a flag of its own for the same key wins. `--help` lists the keys
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// The flags that stand for a key of the recipe.

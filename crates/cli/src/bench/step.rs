@@ -102,6 +102,9 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
     if args.kernels && !device.is_gpu() {
         output::note("--kernels lists those of a GPU; this runs on the CPU");
     }
+    if args.stream.is_some() && !device.is_gpu() {
+        output::note("--stream is for a GPU; a CPU keeps the residual stream in f32");
+    }
     let figures = step(&device, &bench)?;
     let gemm_gflops = gemm_gflops(&device);
     let peak_gflops = device.peak_gflops().unwrap_or(gemm_gflops);

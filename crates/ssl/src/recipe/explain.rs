@@ -82,16 +82,7 @@ impl Recipe {
     /// Keys that cannot change the weights (how often to log, save and evaluate, how many threads) may differ. The
     /// data must not: its size sets the length of an epoch and so every schedule, its order what is seen when.
     pub fn same_run(&self, now: &Recipe) -> Result<(), Vec<Difference>> {
-        let is_fixed = |name: &str| KEYS.iter().any(|key| key.name == name && key.on_resume == OnResume::Fixed);
-        let now_lines = now.explain();
-        let value_now = |name: &str| now_lines.iter().find(|line| line.key == name).map(|line| line.value.clone());
-        let mut differences = Vec::new();
-        for Line { key, value: saved, .. } in self.explain().into_iter().filter(|line| is_fixed(line.key)) {
-            let now = value_now(key).unwrap_or_else(|| "nothing".to_owned());
-            if saved != now {
-                differences.push(Difference { key: key.to_owned(), saved, now });
-            }
-        }
+        let mut differences = self.differences(now, OnResume::Fixed);
         let (saved, now) = (self.facts, now.facts);
         let mut compare = |key: &str, saved: String, now: String| {
             if saved != now {
@@ -105,6 +96,22 @@ impl Recipe {
     }
 }
 
+impl Recipe {
+    /// The keys of one kind whose values differ.
+    fn differences(&self, now: &Recipe, kind: OnResume) -> Vec<Difference> {
+        let is_of_kind = |name: &str| KEYS.iter().any(|key| key.name == name && key.on_resume == kind);
+        let now = now.explain();
+        let value_now = |name: &str| now.iter().find(|line| line.key == name).map(|line| line.value.clone());
+        let saved = self.explain().into_iter().filter(|line| is_of_kind(line.key));
+        saved
+            .filter_map(|Line { key, value: saved, .. }| {
+                let now = value_now(key).unwrap_or_else(|| "nothing".to_owned());
+                (saved != now).then(|| Difference { key: key.to_owned(), saved, now })
+            })
+            .collect()
+    }
+}
+
 impl RunConfig for Recipe {
     fn to_toml(&self) -> String {
         self.to_toml()
@@ -115,7 +122,7 @@ impl RunConfig for Recipe {
         Ok(match saved.same_run(self) {
             Err(differences) => Comparison::Other(differences),
             Ok(()) if saved == *self => Comparison::Same,
-            Ok(()) => Comparison::Continues,
+            Ok(()) => Comparison::Continues(saved.differences(self, OnResume::Free)),
         })
     }
 

@@ -25,8 +25,8 @@ impl fmt::Display for Difference {
 pub enum Comparison {
     /// They are the same.
     Same,
-    /// They differ in what cannot change the weights, so that they continue the run.
-    Continues,
+    /// They differ only in these, which cannot change the weights, so that they continue the run.
+    Continues(Vec<Difference>),
     /// They are those of another run.
     Other(Vec<Difference>),
 }

@@ -105,8 +105,8 @@ pub enum RunError {
     },
     /// There are checkpoints, but none can be used.
     #[error(
-        "{}: no checkpoint is usable:\n{}\nNothing was changed. To start from the beginning, give another --out or \
-         remove these files", folder.display(), bullets(skipped)
+        "{}: no checkpoint is usable:\n{}\nNothing was changed. To train from the beginning, give `pretrain` another --out or \
+         move these files away", folder.display(), bullets(skipped)
     )]
     NoValidCheckpoint {
         /// The folder of the checkpoints.
@@ -140,7 +140,7 @@ fn bytes(needed: u64) -> String {
 /// A word to those who want to train on.
 fn length(differences: &[Difference]) -> &'static str {
     match differences.iter().any(|difference| difference.key == "epochs") {
-        true => "The schedules follow the number of epochs, so a longer run begins anew. ",
+        true => "The schedules follow the number of epochs, so a run of another length begins anew. ",
         false => "",
     }
 }

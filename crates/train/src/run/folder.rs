@@ -9,7 +9,7 @@ use files::{is_unfinished, sync_folder_of};
 
 use super::atomic::replace_with;
 use super::checkpoint::Checkpoints;
-use super::config::{Comparison, RunConfig};
+use super::config::{Comparison, Difference, RunConfig};
 use super::error::RunError;
 use super::metrics::{MetricsLog, Truncated};
 use super::reader::RunReader;
@@ -27,6 +27,7 @@ const LOCK: &str = ".lock";
 pub struct RunFolder {
     root: PathBuf,
     is_new: bool,
+    changed: Vec<Difference>,
     keep: usize,
     /// Held for as long as this lives; the system releases it even if the process is killed.
     _lock: File,
@@ -45,13 +46,14 @@ impl RunFolder {
         // And once more: another process may have started its run here before the lock was ours.
         refuse_foreign(root)?;
         let is_new = !is_run(root);
-        let is_saved = !is_new && is_saved(root, config)?;
+        let changed = if is_new { None } else { changed(root, config)? };
         let checkpoints = root.join(CHECKPOINTS);
         fs::create_dir_all(&checkpoints).map_err(|source| RunError::from_io("create", &checkpoints, 0, source))?;
-        if !is_saved {
+        if is_new || changed.is_some() {
             replace_with(&root.join(CONFIG), config.to_toml().as_bytes())?;
         }
-        Ok(Self { root: root.to_owned(), is_new, keep: config.keep_checkpoints(), _lock: lock })
+        let (keep, changed) = (config.keep_checkpoints(), changed.unwrap_or_default());
+        Ok(Self { root: root.to_owned(), is_new, changed, keep, _lock: lock })
     }
 
     /// The folder.
@@ -62,6 +64,11 @@ impl RunFolder {
     /// Whether the folder was made by this call, rather than found with a run in it.
     pub fn is_new(&self) -> bool {
         self.is_new
+    }
+
+    /// Settings that a run which is continued has had until now, and the values that replace them.
+    pub fn changed(&self) -> &[Difference] {
+        &self.changed
     }
 
     /// The checkpoints of the run.
@@ -92,12 +99,12 @@ pub fn is_run(root: &Path) -> bool {
     root.join(CONFIG).is_file()
 }
 
-/// Whether the folder's run has exactly these settings; an error where they are those of another run.
-fn is_saved(root: &Path, config: &dyn RunConfig) -> Result<bool, RunError> {
+/// In what these settings differ from those of the folder's run, if at all; an error where they are those of another run.
+fn changed(root: &Path, config: &dyn RunConfig) -> Result<Option<Vec<Difference>>, RunError> {
     let (saved, path) = RunReader::open(root)?.config()?;
     match config.compare(&saved).map_err(|source| RunError::Config { path, source })? {
-        Comparison::Same => Ok(true),
-        Comparison::Continues => Ok(false),
+        Comparison::Same => Ok(None),
+        Comparison::Continues(differences) => Ok(Some(differences)),
         Comparison::Other(differences) => Err(RunError::OtherRun { path: root.to_owned(), differences }),
     }
 }
@@ -160,7 +167,7 @@ fn lock(root: &Path) -> Result<File, RunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{Difference, Record};
+    use crate::run::Record;
 
     /// Settings of two numbers, of which a run may change the second.
     struct Settings(u32, u32);
@@ -173,10 +180,12 @@ mod tests {
         fn compare(&self, saved: &str) -> Result<Comparison, Box<dyn std::error::Error + Send + Sync>> {
             let (first, second) = saved.split_once(' ').ok_or("they are not two numbers")?;
             let (first, second): (u32, u32) = (first.parse()?, second.parse()?);
-            let difference = || Difference { key: "seed".into(), saved: first.to_string(), now: self.0.to_string() };
+            let difference = |key: &str, saved: u32, now: u32| {
+                vec![Difference { key: key.into(), saved: saved.to_string(), now: now.to_string() }]
+            };
             Ok(match (first == self.0, second == self.1) {
-                (false, _) => Comparison::Other(vec![difference()]),
-                (true, false) => Comparison::Continues,
+                (false, _) => Comparison::Other(difference("seed", first, self.0)),
+                (true, false) => Comparison::Continues(difference("log_every", second, self.1)),
                 (true, true) => Comparison::Same,
             })
         }
@@ -203,7 +212,8 @@ mod tests {
     fn settings_that_may_change_are_saved_anew() {
         let folder = tempfile::tempdir().unwrap();
         RunFolder::open(folder.path(), &Settings(1, 0)).unwrap();
-        RunFolder::open(folder.path(), &Settings(1, 3)).unwrap();
+        let changed = RunFolder::open(folder.path(), &Settings(1, 3)).unwrap().changed().to_vec();
+        assert_eq!(changed.iter().map(Difference::to_string).collect::<Vec<_>>(), ["log_every: 0 saved, 3 now"]);
         assert_eq!(fs::read_to_string(folder.path().join(CONFIG)).unwrap(), "1 3");
     }
 
