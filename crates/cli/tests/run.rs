@@ -79,6 +79,9 @@ fn a_finished_run_is_not_trained_again_and_tells_its_result_again() {
     let again = small(folder.path(), &["--epochs", "1"]).succeeded();
     assert_eq!(again.out, first.out);
     assert!(again.err.contains("this run is finished"), "{}", again.err);
+    let config = fs::read(folder.path().join("config.toml")).unwrap();
+    small(folder.path(), &["--epochs", "1", "--set", "knn_k=3"]).succeeded();
+    assert!(fs::read(folder.path().join("config.toml")).unwrap() == config, "a finished run stays what it was");
     assert_eq!(before, common::content(&folder.path().join("checkpoints")));
 
     let object = small(folder.path(), &["--epochs", "1", "--json"]).json();

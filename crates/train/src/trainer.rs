@@ -117,6 +117,7 @@ impl<T: Trainable> Trainer<T> {
         source: Arc<dyn Source>,
         monitor: &mut dyn Monitor,
     ) -> Result<Self, TrainError> {
+        folder.save_changes()?;
         let checkpoints = folder.checkpoints();
         let recovered = checkpoints.recover()?;
         for skipped in &recovered.skipped {

@@ -28,6 +28,8 @@ pub struct RunFolder {
     root: PathBuf,
     is_new: bool,
     changed: Vec<Difference>,
+    /// Changed settings, which take the place of the saved ones when the run goes on.
+    unsaved: Option<String>,
     keep: usize,
     /// Held for as long as this lives; the system releases it even if the process is killed.
     _lock: File,
@@ -49,11 +51,12 @@ impl RunFolder {
         let changed = if is_new { None } else { changed(root, config)? };
         let checkpoints = root.join(CHECKPOINTS);
         fs::create_dir_all(&checkpoints).map_err(|source| RunError::from_io("create", &checkpoints, 0, source))?;
-        if is_new || changed.is_some() {
+        let unsaved = changed.is_some().then(|| config.to_toml());
+        if is_new {
             replace_with(&root.join(CONFIG), config.to_toml().as_bytes())?;
         }
         let (keep, changed) = (config.keep_checkpoints(), changed.unwrap_or_default());
-        Ok(Self { root: root.to_owned(), is_new, changed, keep, _lock: lock })
+        Ok(Self { root: root.to_owned(), is_new, changed, unsaved, keep, _lock: lock })
     }
 
     /// The folder.
@@ -69,6 +72,11 @@ impl RunFolder {
     /// Settings that a run which is continued has had until now, and the values that replace them.
     pub fn changed(&self) -> &[Difference] {
         &self.changed
+    }
+
+    /// Saves settings that have changed. Not done by [`RunFolder::open`]: a run that is finished stays what it was.
+    pub fn save_changes(&self) -> Result<(), RunError> {
+        self.unsaved.as_ref().map_or(Ok(()), |text| replace_with(&self.root.join(CONFIG), text.as_bytes()))
     }
 
     /// The checkpoints of the run.
@@ -212,8 +220,11 @@ mod tests {
     fn settings_that_may_change_are_saved_anew() {
         let folder = tempfile::tempdir().unwrap();
         RunFolder::open(folder.path(), &Settings(1, 0)).unwrap();
-        let changed = RunFolder::open(folder.path(), &Settings(1, 3)).unwrap().changed().to_vec();
-        assert_eq!(changed.iter().map(Difference::to_string).collect::<Vec<_>>(), ["log_every: 0 saved, 3 now"]);
+        let run = RunFolder::open(folder.path(), &Settings(1, 3)).unwrap();
+        let changed: Vec<String> = run.changed().iter().map(Difference::to_string).collect();
+        assert_eq!(changed, ["log_every: 0 saved, 3 now"]);
+        assert_eq!(fs::read_to_string(folder.path().join(CONFIG)).unwrap(), "1 0", "looking changes nothing");
+        run.save_changes().unwrap();
         assert_eq!(fs::read_to_string(folder.path().join(CONFIG)).unwrap(), "1 3");
     }
 
