@@ -181,8 +181,8 @@ impl<T: Trainable> Trainer<T> {
         let ended = self.train(&mut feed, monitor, evaluator, stop);
         let saved = match &ended {
             Ok(_) => self.save(),
-            // What could not be saved the first time is not tried again, and what has failed too often does not hide
-            // what ended the run.
+            // What could not be saved is not tried a second time, and that saving fails too does not hide what ended the
+            // run.
             Err(Ended { saving: true, .. }) => Ok(()),
             Err(_) if self.step == 0 => Ok(()),
             Err(_) => self.save().or(Ok(())),
