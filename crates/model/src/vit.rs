@@ -120,20 +120,24 @@ impl Vit {
         drop(patches);
         let class_rows = Rows::one_each(rows.segments());
         let (last, first) = self.split_last()?;
-        let normed = |x: Tensor, rows: &Rows| if readout.norm { self.norm.forward(p, &x, rows).0 } else { x };
+        let normed = |x: &Tensor, rows: &Rows| readout.norm.then(|| self.norm.forward(p, x, rows).0);
+        let normed_class = |class: Tensor| normed(&class, &class_rows).unwrap_or(class);
         let mut read = Vec::with_capacity(readout.layers);
         for (i, block) in first.iter().enumerate() {
             x = block.infer(p, &x, &rows);
             if i + readout.layers >= depth {
                 read.push(match readout.tokens {
-                    Tokens::Class => normed(ops::gather(&x, &rows.first_of_each(), 1.0), &class_rows),
-                    Tokens::All => normed(x.duplicate(), &rows),
+                    Tokens::Class => normed_class(ops::gather(&x, &rows.first_of_each(), 1.0)),
+                    Tokens::All => normed(&x, &rows).unwrap_or_else(|| x.duplicate()),
                 });
             }
         }
         read.push(match readout.tokens {
-            Tokens::Class => normed(self.class_of_last(p, last, x, &rows, &class_rows), &class_rows),
-            Tokens::All => normed(last.infer(p, &x, &rows), &rows),
+            Tokens::Class => normed_class(self.class_of_last(p, last, x, &rows, &class_rows)),
+            Tokens::All => {
+                let x = last.infer(p, &x, &rows);
+                normed(&x, &rows).unwrap_or(x)
+            }
         });
         Ok(read)
     }

@@ -10,6 +10,7 @@ use train::step::{self, StepReport, Trained};
 use train::{Position, StepError};
 
 use crate::method::{Method, Networks, StepPart};
+use crate::view_plan::ViewPlan;
 
 /// What stands before the names of the backbone's parameters.
 pub const BACKBONE: &str = "backbone.";
@@ -27,6 +28,7 @@ pub struct Learner<M: Method + ?Sized = dyn Method> {
     optimizer: Optimizer,
     /// What the loss is.
     pub method: Box<M>,
+    views: ViewPlan,
     reduce: Box<dyn Reduce>,
     accumulate: usize,
 }
@@ -103,6 +105,7 @@ impl<M: Method + ?Sized> Learner<M> {
         let vit = Vit::new(&mut layout, BACKBONE, options.vit.clone().checked()?)
             .keep_inputs_only(options.checkpoint_activations);
         let method = method(&mut layout, &options.vit, device).map_err(Into::into)?;
+        let views = method.views().clone();
         let student = weights(&layout);
         let teacher = student.duplicate();
         let gradient = student.zeros_like();
@@ -110,7 +113,7 @@ impl<M: Method + ?Sized> Learner<M> {
         let treatments = specs.map(|(i, spec)| method.treatment(ParamId(i), spec)).collect();
         let optimizer = Optimizer::new(&student, treatments, options.optimizer);
         let (device, accumulate, reduce) = (device.clone(), options.accumulate.max(1), Box::new(Alone));
-        Ok(Self { device, layout, vit, student, teacher, gradient, optimizer, method, reduce, accumulate })
+        Ok(Self { device, layout, vit, student, teacher, gradient, optimizer, method, views, reduce, accumulate })
     }
 
     /// The parameters by name.
@@ -121,6 +124,11 @@ impl<M: Method + ?Sized> Learner<M> {
     /// The backbone.
     pub fn vit(&self) -> &Vit {
         &self.vit
+    }
+
+    /// Which views a step has.
+    pub fn views(&self) -> &ViewPlan {
+        &self.views
     }
 
     /// Where it computes.
@@ -164,13 +172,12 @@ impl<M: Method + ?Sized> Learner<M> {
         self.method.start_step();
         let StepInput { groups, keys, drop_path } = *input;
         let batch = keys.len();
-        let plan = self.method.views().clone();
         let step_images = batch * self.reduce.ranks();
         let parts = self.accumulate.min(batch);
         let mut loss = 0.0;
         for part in 0..parts {
             let images = part * batch / parts..(part + 1) * batch / parts;
-            let views = plan.part(groups, batch, images.clone());
+            let views = self.views.part(groups, batch, images.clone());
             // Not taken apart where there is one part: the choices of all rows are many.
             let some = (parts > 1).then(|| drop_path.map(|d| d.segments(|row| views.contains_row(row)))).flatten();
             let drop_path = some.as_ref().or(drop_path);

@@ -57,8 +57,8 @@ pub fn open(
 ) -> Result<Trainer<Pretraining>, PretrainError> {
     let options = learner_options(recipe).map_err(LearnError::from)?;
     let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
-    let loader = loop_options(recipe).loader;
-    let loaded = ViewPlan::multi_crop(&loader.views, loader.channels).shapes(batch);
+    let run = loop_options(recipe);
+    let loaded = ViewPlan::multi_crop(&run.loader.views, run.loader.channels).shapes(batch);
     assert_eq!(method.views().shapes(batch), loaded, "a method's plan is of the views that the loader makes");
     let need = MemoryNeed { options: &options, method, batch, drop_path, evaluated };
     if let Some(plan) = plan_and_reserve(device, &need)? {
@@ -67,7 +67,7 @@ pub fn open(
     let learner = Learner::new(device, &options, |layout, vit, device| method.build(layout, vit, device))?;
     let (schedules, seed) = (Schedules::new(recipe), recipe.seed());
     let pretraining = Pretraining { learner, schedules, drop_path, seed, gradient: GradientReport::default() };
-    Ok(Trainer::open(pretraining, loop_options(recipe), folder, source, monitor)?)
+    Ok(Trainer::open(pretraining, run, folder, source, monitor)?)
 }
 
 impl Pretraining {
@@ -86,7 +86,7 @@ impl Pretraining {
             return None;
         }
         let key = Key::new(self.seed, Purpose::DropPath).epoch(at.epoch);
-        let keys = self.learner.method.views().student_keys(key, &fed.batch.keys);
+        let keys = self.learner.views().student_keys(key, &fed.batch.keys);
         Some(DropPath::draw(self.drop_path, self.learner.vit().config().depth, keys))
     }
 }

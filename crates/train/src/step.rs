@@ -50,9 +50,9 @@ pub fn complete(
 }
 
 /// What this process has found, if no other one has failed.
-pub fn together<T>(here: Result<T, StepError>, reduce: &mut dyn Reduce) -> Result<T, StepError> {
-    match reduce.any(here.is_err())? {
-        true => Err(here.err().unwrap_or(StepError::Elsewhere)),
+pub fn together<T, E: From<StepError>>(here: Result<T, E>, reduce: &mut dyn Reduce) -> Result<T, E> {
+    match reduce.any(here.is_err()).map_err(StepError::from)? {
+        true => Err(here.err().unwrap_or_else(|| StepError::Elsewhere.into())),
         false => here,
     }
 }

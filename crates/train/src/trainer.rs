@@ -18,6 +18,7 @@ use crate::pace::Pace;
 use crate::reduce::Reduce;
 use crate::run::{Checkpoints, EventLog, MetricsLog, Record, RunFolder};
 use crate::state::{SavedState, State, StateError};
+use crate::step;
 use crate::watch::{Evaluator, Monitor, Progress};
 
 /// Share of the time spent waiting for data from which on that is worth a word.
@@ -262,10 +263,7 @@ impl<T: Trainable> Trainer<T> {
 
     /// What this process has found, if no other one has failed.
     fn together<R>(&mut self, here: Result<R, TrainFailure>) -> Result<R, Ended> {
-        match self.any(here.is_err())? {
-            true => Err(here.err().unwrap_or(StepError::Elsewhere.into()).into()),
-            false => Ok(here?),
-        }
+        Ok(step::together(here, self.trained.reduce())?)
     }
 
     /// Where the next step is.

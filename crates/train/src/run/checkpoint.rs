@@ -166,6 +166,7 @@ fn step_of(path: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::super::format::Element;
+    use super::super::format::tests::with_tensors;
     use super::*;
     use files::safetensors::Header;
     use std::io::Read;
@@ -181,15 +182,8 @@ mod tests {
     }
 
     fn save(checkpoints: &Checkpoints, step: u64) -> PathBuf {
-        let weight = floats(&[1.0, f32::NAN, -0.0, step as f32, 5.0, 6.0]);
-        let center = 0.1f64.to_le_bytes();
-        let tensors = [
-            TensorRef { name: "student.weight", shape: &[3, 2], element: Element::F32, bytes: &weight },
-            TensorRef { name: "center", shape: &[], element: Element::F64, bytes: &center },
-            TensorRef { name: "none", shape: &[0, 4], element: Element::F32, bytes: &[] },
-            TensorRef { name: "nothing", shape: &[4, 0], element: Element::F32, bytes: &[] },
-        ];
-        checkpoints.write(step, &tensors, &format!("{{\"epoch\": {step}, \"name\": \"\\\"ü\"}}")).unwrap()
+        let state = format!("{{\"epoch\": {step}, \"name\": \"\\\"ü\"}}");
+        with_tensors(step, |tensors| checkpoints.write(step, tensors, &state).unwrap())
     }
 
     fn steps(checkpoints: &Checkpoints) -> Vec<u64> {

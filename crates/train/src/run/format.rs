@@ -243,13 +243,15 @@ impl Checkpoint {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     const STATE: &str = "{\"epoch\": 7, \"name\": \"\\\"ü\"}";
 
-    fn written() -> Vec<u8> {
-        let weight: Vec<u8> = [1.0, f32::NAN, -0.0, 7.0, 5.0, 6.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    /// Tensors of a checkpoint after `step` steps: both types, a scalar, no elements, and values that are hard to keep.
+    pub(in crate::run) fn with_tensors<R>(step: u64, body: impl FnOnce(&[TensorRef<'_>]) -> R) -> R {
+        let weight = [1.0, f32::NAN, -0.0, step as f32, 5.0, 6.0];
+        let weight: Vec<u8> = weight.iter().flat_map(|x| x.to_le_bytes()).collect();
         let center = 0.1f64.to_le_bytes();
         let tensors = [
             TensorRef { name: "student.weight", shape: &[3, 2], element: Element::F32, bytes: &weight },
@@ -257,7 +259,11 @@ mod tests {
             TensorRef { name: "none", shape: &[0, 4], element: Element::F32, bytes: &[] },
             TensorRef { name: "nothing", shape: &[4, 0], element: Element::F32, bytes: &[] },
         ];
-        unwritten(7, &tensors, STATE).unwrap().to_bytes().unwrap()
+        body(&tensors)
+    }
+
+    fn written() -> Vec<u8> {
+        with_tensors(7, |tensors| unwritten(7, tensors, STATE).unwrap().to_bytes().unwrap())
     }
 
     fn read(mut bytes: &[u8]) -> Result<Checkpoint, Damage> {
