@@ -6,8 +6,10 @@
 //! - [`target`]: the teacher's side of a loss.
 //! - [`learner`]: student, teacher and the step that trains them.
 //! - [`schedule`], [`health`], [`memory`]: what changes with time, whether the run learns, what it needs.
+//! - [`cost`], [`trial`]: what a step costs, by count and by the clock.
 //! - [`pretraining`]: all of it as the loop of [`train`] takes it.
 
+pub mod cost;
 pub mod health;
 pub mod learner;
 pub mod memory;
@@ -17,4 +19,5 @@ pub mod recipe;
 pub mod schedule;
 pub mod setup;
 pub mod target;
+pub mod trial;
 pub mod view_plan;

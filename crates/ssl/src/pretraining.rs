@@ -64,13 +64,23 @@ pub fn open(
     if let Some(plan) = plan_and_reserve(device, &need)? {
         monitor.say(&plan.in_words());
     }
-    let learner = Learner::new(device, &options, |layout, vit, device| method.build(layout, vit, device))?;
-    let (schedules, seed) = (Schedules::new(recipe), recipe.seed());
-    let pretraining = Pretraining { learner, schedules, drop_path, seed, gradient: GradientReport::default() };
-    Ok(Trainer::open(pretraining, run, folder, source, monitor)?)
+    Ok(Trainer::open(Pretraining::new(device, recipe, method)?, run, folder, source, monitor)?)
 }
 
 impl Pretraining {
+    /// The beginning of a recipe's run.
+    pub(crate) fn new(device: &Device, recipe: &Recipe, method: &dyn MethodSpec) -> Result<Self, LearnError> {
+        let learner =
+            Learner::new(device, &learner_options(recipe)?, |layout, vit, device| method.build(layout, vit, device))?;
+        Ok(Self {
+            learner,
+            schedules: Schedules::new(recipe),
+            drop_path: recipe.drop_path(),
+            seed: recipe.seed(),
+            gradient: GradientReport::default(),
+        })
+    }
+
     /// The networks.
     pub fn learner(&self) -> &Learner {
         &self.learner

@@ -8,6 +8,7 @@ use data::{IMAGENET_MEAN, IMAGENET_STD};
 use model::{Arch, ConfigError, DropPath, HeadConfig, VitConfig};
 use random::{Key, Purpose};
 use serde_json::{Map, Value, json};
+use ssl::cost::{self, Views};
 use ssl::learner::{LearnError, Learner, LearnerOptions, StepInput};
 use ssl::memory::{MemoryNeed, plan_and_reserve};
 use ssl::method::MethodSpec;
@@ -242,7 +243,12 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, CliError>
     let (batch, depth) = (bench.batch_size, options.vit.depth);
     let need = MemoryNeed { options: &options, method: &method, batch, drop_path: DROP_PATH, evaluated: None };
     memory::check(device, &need)?;
-    let flop = step_flops(&options.vit, &method.head, bench);
+    let views = Views {
+        global: (bench.global_size, bench.global_size),
+        local: (bench.local_size, bench.local_size),
+        local_crops: bench.local_crops,
+    };
+    let flop = batch as f64 * cost::per_image(&options.vit, &method.head, &views);
     plan_and_reserve(device, &need)?;
     let mut learner = Learner::new(device, &options, |layout, vit, device| method.build(layout, vit, device))?;
     let values = StepValues { lr: 1e-4, weight_decay: 0.04, momentum: 0.996, frozen: false };
@@ -296,16 +302,6 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, CliError>
         loss,
         kernels,
     })
-}
-
-/// Student three times its forward pass, teacher once, with nothing left out: the count that other programs publish.
-fn step_flops(vit: &VitConfig, head: &HeadConfig, bench: &StepBench) -> f64 {
-    let globals = 2.0 * vit.forward_flops((bench.global_size, bench.global_size));
-    let locals = bench.local_crops as f64 * vit.forward_flops((bench.local_size, bench.local_size));
-    let (hidden, p) = (head.hidden as f64, head.bottleneck as f64);
-    let row = 2.0 * (head.inputs as f64 * hidden + hidden * hidden + hidden * p + p * head.prototypes as f64);
-    let student = globals + locals + (2 + bench.local_crops) as f64 * row;
-    bench.batch_size as f64 * (3.0 * student + globals + 2.0 * row)
 }
 
 fn noise(seed: u64, len: usize) -> Vec<u8> {

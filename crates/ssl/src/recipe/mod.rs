@@ -13,6 +13,7 @@
 //! # Ok::<(), ssl::recipe::RecipeError>(())
 //! ```
 
+mod budget;
 mod check;
 mod derive;
 mod error;
@@ -23,6 +24,7 @@ mod parse;
 mod rule;
 mod values;
 
+pub use budget::{BudgetError, Fitted, fit};
 pub use check::Facts;
 pub use error::RecipeError;
 pub use explain::{Line, Origin};

@@ -46,7 +46,7 @@ impl Fed {
 }
 
 /// Where batches come from.
-pub(crate) enum Feed {
+pub enum Feed {
     /// The host reads them where the loader put them.
     Loader(Loader),
     /// A thread sends them to the GPU.
@@ -54,7 +54,7 @@ pub(crate) enum Feed {
 }
 
 /// The thread that sends batches ahead, and what it has sent.
-pub(crate) struct Ahead {
+pub struct Ahead {
     /// None once the feed is being dropped: the thread ends when nobody takes its batches.
     channels: Option<(Receiver<Sent>, Sender<Batch>)>,
     thread: Option<JoinHandle<()>>,
@@ -69,7 +69,8 @@ struct Sent {
 }
 
 impl Feed {
-    pub(crate) fn new(loader: Loader, device: &Device) -> Result<Self, LoaderError> {
+    /// Takes batches from a loader, for networks on a device.
+    pub fn new(loader: Loader, device: &Device) -> Result<Self, LoaderError> {
         if !device.is_gpu() {
             return Ok(Self::Loader(loader));
         }
@@ -85,7 +86,7 @@ impl Feed {
     }
 
     /// The next batch; none after the last.
-    pub(crate) fn next(&mut self) -> Result<Option<Fed>, LoaderError> {
+    pub fn next(&mut self) -> Result<Option<Fed>, LoaderError> {
         match self {
             Self::Loader(loader) => Ok(loader.next()?.map(Fed::on_host)),
             Self::Ahead(ahead) => ahead.next(),
@@ -93,7 +94,7 @@ impl Feed {
     }
 
     /// Time spent waiting for batches so far.
-    pub(crate) fn waited(&self) -> Duration {
+    pub fn waited(&self) -> Duration {
         match self {
             Self::Loader(loader) => loader.waited(),
             Self::Ahead(ahead) => ahead.waited,
@@ -101,7 +102,7 @@ impl Feed {
     }
 
     /// What would make batches come faster.
-    pub(crate) fn advice(&self) -> String {
+    pub fn advice(&self) -> String {
         match self {
             Self::Loader(loader) => loader.advice(),
             Self::Ahead(ahead) => ahead.advice.clone(),
@@ -109,7 +110,7 @@ impl Feed {
     }
 
     /// Gives back a batch whose memory later ones may use.
-    pub(crate) fn recycle(&mut self, fed: Fed) {
+    pub fn recycle(&mut self, fed: Fed) {
         match self {
             Self::Loader(loader) => loader.recycle(fed.batch),
             Self::Ahead(ahead) => {

@@ -1,0 +1,310 @@
+//! A recipe for the minutes that there are, for people who want to see something today.
+//!
+//! The rules of [`derive`](super::derive) are made for hours. Where there are only minutes, a smaller network on smaller views
+//! learns more than a large one that has seen each image twice. So the recipe is made cheaper, rung by rung, until enough
+//! steps fit; what a rung costs is measured, not guessed. What was asked for stays as it is.
+
+use std::time::Instant;
+
+use model::Arch;
+use toml::Value;
+
+use super::check::Facts;
+use super::error::RecipeError;
+use super::fields::{RawRecipe, Recipe};
+use crate::cost;
+
+/// Steps after which runs on a few thousand images had left raw pixels behind: 620 of batch 128 on Imagenette, 1,500 of
+/// batch 64 on `synthetic`, with some to spare.
+const ENOUGH_STEPS: f64 = 2000.0;
+/// The share of the time that evaluations between the epochs may take.
+const FOR_EVALUATIONS: f64 = 0.1;
+/// The share that is planned with: no step is as fast as the steps of a trial all the time.
+const PLANNED: f64 = 0.93;
+/// Evaluations at the end beside the last one: raw pixels, which cost no less, and the untrained network.
+const LAST_EVALUATIONS: f64 = 2.0;
+/// The most evaluations between the epochs.
+const MOST_EVALUATIONS: f64 = 20.0;
+
+/// A way to make a recipe cheaper: each thing is changed where nobody asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rung {
+    arch: Option<Arch>,
+    /// Side of the global views and of a patch.
+    view: Option<(usize, usize)>,
+    local_crops: Option<usize>,
+}
+
+/// From the derived recipe down, for images of this short side.
+fn rungs(short: usize) -> Vec<Rung> {
+    let rung = |arch, view, crops| Rung { arch: Some(arch), view: Some(view), local_crops: Some(crops) };
+    let derived = Rung { arch: None, view: None, local_crops: None };
+    let fewer = |crops| Rung { local_crops: Some(crops), ..derived };
+    let mut all = vec![derived, fewer(4)];
+    match short {
+        128.. => all.extend([
+            rung(Arch::Tiny, (160, 16), 4),
+            rung(Arch::Tiny, (128, 16), 4),
+            rung(Arch::Nano, (128, 16), 4),
+            rung(Arch::Nano, (64, 8), 4),
+            rung(Arch::Nano, (64, 8), 2),
+            rung(Arch::Nano, (48, 8), 2),
+        ]),
+        48.. => all.extend([rung(Arch::Nano, (64, 8), 4), rung(Arch::Nano, (64, 8), 2), rung(Arch::Nano, (48, 8), 2)]),
+        16.. => all.extend([fewer(2), rung(Arch::Nano, (short.min(32) / 8 * 8, 8), 2)]),
+        _ => all.push(fewer(2)),
+    }
+    all.retain(|rung| rung.view.is_none_or(|(side, _)| side <= short));
+    all
+}
+
+/// A recipe that fits.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// What is asked for now: what was asked for before, and what the time allows.
+    pub asked: RawRecipe,
+    /// Images that a step of it trains on in a second here.
+    pub images_per_second: f64,
+    /// What was decided, for people.
+    pub summary: String,
+}
+
+/// Why no recipe fits. `E` is what a trial may fail with.
+#[derive(Debug, thiserror::Error)]
+pub enum BudgetError<E: std::error::Error + 'static> {
+    /// What was asked for is no recipe.
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
+    /// A trial failed.
+    #[error(transparent)]
+    Trial(E),
+    /// A run is made of whole passes over the data.
+    #[error(
+        "{minutes} minutes are too short: one pass over {images} images takes {needed:.1} minutes here, at {rate:.0} images a \
+         second with the cheapest recipe. Give --minutes {enough:.0} or more, or fewer images"
+    )]
+    NoEpoch {
+        /// What was asked for.
+        minutes: f64,
+        /// Images of the data.
+        images: usize,
+        /// Minutes of a pass.
+        needed: f64,
+        /// Images a second.
+        rate: f64,
+        /// Minutes with which it would go.
+        enough: f64,
+    },
+}
+
+/// Fills in what makes a run end within `minutes` from now. `seconds_per_step` is asked for the speed of a recipe here.
+pub fn fit<E: std::error::Error + 'static>(
+    asked: &RawRecipe,
+    facts: &Facts,
+    minutes: f64,
+    mut seconds_per_step: impl FnMut(&Recipe) -> Result<f64, E>,
+) -> Result<Fitted, BudgetError<E>> {
+    let begun = Instant::now();
+    let place = format!("--minutes {minutes}");
+    let mut rungs = costs(asked, facts, &place)?;
+    let mut at = 0;
+    loop {
+        let (raw, recipe, (cost, reading)) = rungs.swap_remove(at);
+        let step = seconds_per_step(&recipe).map_err(BudgetError::Trial)?;
+        let left = 60.0 * minutes - begun.elapsed().as_secs_f64();
+        let plan = Plan::new(&recipe, left, step, reading / cost);
+        // Those that cost less, the dearest first.
+        rungs.retain(|(_, _, (other, _))| *other < cost);
+        rungs.sort_by(|(_, _, (a, _)), (_, _, (b, _))| b.total_cmp(a));
+        let is_enough = plan.steps >= ENOUGH_STEPS || plan.epochs >= recipe.epochs() as f64;
+        if is_enough || rungs.is_empty() {
+            return plan.finish(raw, &recipe, minutes, &place);
+        }
+        // By count of operations: the first that may do, and to be sure it is tried too.
+        let may_do = |(_, _, (other, _)): &Costed| plan.steps * cost / other >= 0.8 * ENOUGH_STEPS;
+        at = rungs.iter().position(may_do).unwrap_or(rungs.len() - 1);
+    }
+}
+
+/// A recipe as it is asked for, resolved, and what an image costs in a step and in an evaluation.
+type Costed = (RawRecipe, Recipe, (f64, f64));
+
+fn costs(asked: &RawRecipe, facts: &Facts, place: &str) -> Result<Vec<Costed>, RecipeError> {
+    let mut costed = Vec::new();
+    for rung in rungs(facts.size().short()) {
+        let mut raw = asked.clone();
+        let (is_arch, is_crops) = (raw.arch.is_some(), raw.local_crops.is_some());
+        let is_view = raw.global_size.is_some() || raw.patch_size.is_some() || raw.local_size.is_some();
+        if let Some(arch) = rung.arch.filter(|_| !is_arch) {
+            raw.set("arch", &Value::String(arch.name().to_owned()), place)?;
+        }
+        if let Some((side, patch)) = rung.view.filter(|_| !is_view) {
+            raw.set("global_size", &Value::Integer(side as i64), place)?;
+            raw.set("patch_size", &Value::Integer(patch as i64), place)?;
+        }
+        if let Some(crops) = rung.local_crops.filter(|_| !is_crops) {
+            raw.set("local_crops", &Value::Integer(crops as i64), place)?;
+        }
+        let resolved = raw.clone().resolve(facts);
+        // Only the first, which is what was asked for, is the user's to mend.
+        let recipe = if costed.is_empty() {
+            resolved?
+        } else {
+            match resolved {
+                Ok(recipe) => recipe,
+                Err(_) => continue,
+            }
+        };
+        if let Some(cost) = cost::of_recipe(&recipe) {
+            costed.push((raw, recipe, cost));
+        }
+    }
+    Ok(costed)
+}
+
+/// What fits into a time.
+struct Plan {
+    images_per_second: f64,
+    seconds_per_epoch: f64,
+    epochs: f64,
+    steps: f64,
+    evaluations: f64,
+}
+
+impl Plan {
+    /// `reading` is what computing the features of an image costs, in images of a step.
+    fn new(recipe: &Recipe, seconds: f64, step: f64, reading: f64) -> Self {
+        let images_per_second = recipe.batch_size() as f64 / step;
+        let judged = recipe.facts.images.min(recipe.knn_voters()) + recipe.knn_queries();
+        let is_judged = recipe.knn_every() > 0;
+        let evaluation = if is_judged { judged as f64 * reading / images_per_second } else { 0.0 };
+        let left = (PLANNED * seconds - LAST_EVALUATIONS * evaluation).max(0.0);
+        let evaluations = if is_judged {
+            (FOR_EVALUATIONS * left / evaluation.max(1e-9)).floor().clamp(1.0, MOST_EVALUATIONS)
+        } else {
+            0.0
+        };
+        let seconds_per_epoch = step * recipe.steps_per_epoch() as f64;
+        let epochs = ((left - evaluations * evaluation).max(0.0) / seconds_per_epoch).floor();
+        let epochs = epochs.min(recipe.epochs() as f64);
+        let steps = epochs * recipe.steps_per_epoch() as f64;
+        Self { images_per_second, seconds_per_epoch, epochs, steps, evaluations }
+    }
+
+    fn finish<E: std::error::Error + 'static>(
+        self,
+        mut raw: RawRecipe,
+        recipe: &Recipe,
+        minutes: f64,
+        place: &str,
+    ) -> Result<Fitted, BudgetError<E>> {
+        let (images, rate) = (recipe.facts.images, self.images_per_second);
+        if self.epochs < 1.0 {
+            let needed = self.seconds_per_epoch / 60.0;
+            return Err(BudgetError::NoEpoch { minutes, images, needed, rate, enough: (1.5 * needed).ceil() + 1.0 });
+        }
+        let epochs = self.epochs as usize;
+        if raw.epochs.is_none() {
+            raw.set("epochs", &Value::Integer(epochs as i64), place)?;
+        }
+        if raw.knn_every.is_none() && self.evaluations > 0.0 {
+            let every = (self.epochs / self.evaluations).ceil().max(1.0);
+            raw.set("knn_every", &Value::Integer(every as i64), place)?;
+        }
+        let (arch, size) = (recipe.arch(), recipe.global_size());
+        let mut summary = format!(
+            "--minutes {minutes}: {rate:.0} images a second here with {arch} on views of {size}, so {} of {} fit",
+            text::count(epochs, "epoch"),
+            text::count(recipe.steps_per_epoch() as usize, "step"),
+        );
+        if self.steps < ENOUGH_STEPS && self.epochs < recipe.epochs() as f64 {
+            summary += &format!(
+                ". That is {:.0} steps, fewer than the {ENOUGH_STEPS:.0} after which most runs have learnt something",
+                self.steps
+            );
+        }
+        Ok(Fitted { asked: raw, images_per_second: rate, summary })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+
+    const PHOTOGRAPHS: Facts = Facts { images: 300, height: 533, width: 400, labelled: true, fingerprint: 7 };
+
+    /// A machine that makes so many operations a second.
+    fn machine(gflops: f64) -> impl FnMut(&Recipe) -> Result<f64, Infallible> {
+        move |recipe| Ok(recipe.batch_size() as f64 * cost::of_recipe(recipe).unwrap().0 / (gflops * 1e9))
+    }
+
+    fn fitted(asked: &str, facts: &Facts, minutes: f64, gflops: f64) -> Recipe {
+        let asked = RawRecipe::from_toml(asked, "my.toml").unwrap();
+        fit(&asked, facts, minutes, machine(gflops)).unwrap().asked.resolve(facts).unwrap()
+    }
+
+    #[test]
+    fn a_slow_machine_gets_a_small_network_and_a_fast_one_what_is_derived() {
+        let slow = fitted("", &PHOTOGRAPHS, 5.0, 100.0);
+        assert_eq!((slow.arch(), slow.patch_size()), (Arch::Nano, 8));
+        assert!(slow.global_size().height <= 64);
+        let derived = RawRecipe::default().resolve(&PHOTOGRAPHS).unwrap();
+        let fast = fitted("", &PHOTOGRAPHS, 5.0, 300_000.0);
+        assert_eq!((fast.arch(), fast.global_size(), fast.epochs()), (derived.arch(), derived.global_size(), 800));
+    }
+
+    #[test]
+    fn the_run_takes_the_time_that_there_is_and_no_more() {
+        for gflops in [20.0, 100.0, 1000.0, 20_000.0] {
+            for minutes in [2.0, 5.0, 60.0] {
+                let recipe = fitted("", &PHOTOGRAPHS, minutes, gflops);
+                let step = machine(gflops)(&recipe).unwrap();
+                let training = step * recipe.total_steps() as f64 / 60.0;
+                assert!(training <= minutes, "{gflops} GFLOP/s: {training} of {minutes} minutes");
+                let is_long = training >= 0.5 * minutes || recipe.epochs() == 800;
+                assert!(is_long, "{gflops} GFLOP/s: only {training} of {minutes} minutes");
+                assert!(recipe.epochs() / recipe.knn_every() <= 20);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_asked_for_stays() {
+        let text = "arch = \"vit_small\"\nglobal_size = 96\nlocal_crops = 6\nknn_every = 3";
+        let recipe = fitted(text, &PHOTOGRAPHS, 10.0, 500.0);
+        assert_eq!((recipe.arch(), recipe.global_size().height, recipe.local_crops()), (Arch::Small, 96, 6));
+        assert_eq!(recipe.knn_every(), 3);
+        assert_eq!(fitted("epochs = 7", &PHOTOGRAPHS, 10.0, 500.0).epochs(), 7);
+    }
+
+    #[test]
+    fn less_than_one_pass_is_refused_with_the_time_that_it_needs() {
+        let many = Facts { images: 1_281_167, ..PHOTOGRAPHS };
+        let error = fit(&RawRecipe::default(), &many, 5.0, machine(100.0)).unwrap_err().to_string();
+        assert!(error.contains("one pass over 1281167 images takes"), "{error}");
+        let enough: f64 = error.split("--minutes ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        assert!(fit(&RawRecipe::default(), &many, enough, machine(100.0)).is_ok(), "{error}");
+    }
+
+    #[test]
+    fn few_trials_are_made() {
+        let mut trials = 0;
+        let mut slow = machine(50.0);
+        fit(&RawRecipe::default(), &PHOTOGRAPHS, 5.0, |recipe| {
+            trials += 1;
+            slow(recipe)
+        })
+        .unwrap();
+        assert!(trials <= 3, "{trials}");
+    }
+
+    #[test]
+    fn small_and_odd_images_have_rungs_that_resolve() {
+        for (height, width) in [(28, 28), (32, 32), (12, 9), (64, 64), (48, 700), (100, 100), (4000, 3000)] {
+            let facts = Facts { images: 5000, height, width, labelled: false, fingerprint: 7 };
+            let fitted = fit(&RawRecipe::default(), &facts, 3.0, machine(60.0)).unwrap();
+            assert!(fitted.asked.resolve(&facts).unwrap().total_steps() > 0);
+        }
+    }
+}

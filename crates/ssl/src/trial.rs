@@ -1,0 +1,57 @@
+//! How fast a recipe trains here: some steps on the real images, thrown away afterwards.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use data::{Loader, Source};
+use tensor::Device;
+use train::feed::{Feed, can_finish};
+use train::{Position, TrainError, Trainable};
+
+use crate::learner::LearnError;
+use crate::memory::{MemoryNeed, plan_and_reserve};
+use crate::method;
+use crate::pretraining::{PretrainError, Pretraining};
+use crate::recipe::Recipe;
+use crate::setup::{PREFETCH, learner_options, loader_config};
+
+/// A trial is over after this long, if it has taken at least [`LEAST_STEPS`].
+const LONG_ENOUGH: Duration = Duration::from_secs(3);
+/// After this many it is over in any case.
+const MOST_STEPS: u64 = 200;
+/// Two, because the first of a slow machine may be late for reasons of its own.
+const LEAST_STEPS: u64 = 2;
+
+/// Seconds that a step of this recipe takes, images read from `source` as they are in training.
+pub fn seconds_per_step(device: &Device, recipe: &Recipe, source: Arc<dyn Source>) -> Result<f64, PretrainError> {
+    let (options, method) = (learner_options(recipe).map_err(LearnError::from)?, method::of(recipe));
+    let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
+    let need = MemoryNeed { options: &options, method: &*method, batch, drop_path, evaluated: None };
+    plan_and_reserve(device, &need)?;
+    let mut config = loader_config(recipe);
+    config.finish = !can_finish(device, &config);
+    // As many epochs as the most steps need.
+    let epochs = MOST_STEPS.div_ceil(recipe.steps_per_epoch()) + 1;
+    let loader = Loader::start(source, config, 0, 0, epochs).map_err(TrainError::from)?;
+    let mut feed = Feed::new(loader, device).map_err(TrainError::from)?;
+    let mut trained = Pretraining::new(device, recipe, &*method)?;
+    // Batches that were made ahead while the network was built cost nothing and say nothing.
+    let mut taken = 0;
+    let mut begun = Instant::now();
+    for step in 0..MOST_STEPS + PREFETCH as u64 {
+        let Some(fed) = feed.next().map_err(TrainError::from)? else { break };
+        let at = Position { step, epoch: step / recipe.steps_per_epoch() };
+        trained.step(&fed, at).map_err(TrainError::from)?;
+        feed.recycle(fed);
+        taken += 1;
+        // A slow machine's loader has long made the next batches when its first step is done.
+        let is_warm = step == 0 || (step < PREFETCH as u64 && begun.elapsed() < LONG_ENOUGH);
+        if is_warm {
+            (taken, begun) = (0, Instant::now());
+        } else if taken >= LEAST_STEPS && begun.elapsed() >= LONG_ENOUGH {
+            break;
+        }
+    }
+    device.finish().map_err(LearnError::from)?;
+    Ok(begun.elapsed().as_secs_f64() / taken.max(1) as f64)
+}
