@@ -16,7 +16,7 @@ use train::curve::{Curve, cosine};
 use train::feed::Fed;
 use train::optimizer::{Clip, Optimizer, OptimizerOptions, StepValues, Treatment};
 use train::reduce::{Alone, Reduce};
-use train::run::{Comparison, Record, RunConfig, RunFolder, RunReader};
+use train::run::{Comparison, Digests, Record, RunConfig, RunFolder, RunReader};
 use train::state::{SavedState, State, StateError};
 use train::step::{self, StepReport, Trained};
 use train::{
@@ -49,6 +49,14 @@ impl RunConfig for Settings {
 
     fn compare(&self, saved: &str) -> Result<Comparison, Box<dyn std::error::Error + Send + Sync>> {
         if saved == self.to_toml() { Ok(Comparison::Same) } else { Err("another training".into()) }
+    }
+
+    fn digests(&self) -> Digests {
+        Digests { recipe: "fine-tuning".to_owned(), data: "synthetic".to_owned() }
+    }
+
+    fn total_steps(&self) -> u64 {
+        EPOCHS * (IMAGES / BATCH) as u64
     }
 
     fn keep_checkpoints(&self) -> usize {

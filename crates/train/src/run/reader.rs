@@ -1,6 +1,6 @@
 //! A run for those who only read it: its settings, its log, its result and its checkpoints.
 //!
-//! Nothing here writes, locks or waits, so that a run can be read while it trains.
+//! Nothing here writes or waits, so that a run can be read while it trains.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -8,9 +8,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::checkpoint::{Checkpoints, Recovered};
+use super::checkpoint::{self, Recovered};
 use super::error::RunError;
 use super::folder::{CHECKPOINTS, CONFIG, METRICS, is_run};
+use super::format::{Checkpoint, Damage};
+use super::identity::Identity;
+use super::lock::{self, Activity};
 use super::result::RunResult;
 
 /// A run to be read.
@@ -45,14 +48,29 @@ impl RunReader {
         Ok((text, path))
     }
 
-    /// Its checkpoints by step, newest first. They may be damaged.
-    pub fn checkpoints(&self) -> Result<Vec<(u64, PathBuf)>, RunError> {
-        Checkpoints::new(self.root.join(CHECKPOINTS), 1).list()
+    /// Whose checkpoints are its own; none in a run that an earlier version began.
+    pub fn identity(&self) -> Result<Option<Identity>, RunError> {
+        Identity::of_folder(&self.root)
     }
 
-    /// Its newest checkpoint whose checksum is right, and the newer ones that are damaged.
+    /// Who trains it, or what became of the last process that did; none if that is not known.
+    pub fn activity(&self) -> Option<Activity> {
+        lock::activity(&self.root)
+    }
+
+    /// The checkpoints in its folder by step, newest first. They may be damaged, or another run's.
+    pub fn checkpoints(&self) -> Result<Vec<(u64, PathBuf)>, RunError> {
+        checkpoint::list(&self.root.join(CHECKPOINTS))
+    }
+
+    /// Reads one of them, which must be its own.
+    pub fn checkpoint(&self, path: &Path) -> Result<Result<Checkpoint, Damage>, RunError> {
+        Ok(Checkpoint::read_of(path, self.identity()?.as_ref()))
+    }
+
+    /// Its newest own checkpoint whose checksum is right, and the newer ones that cannot be used.
     pub fn latest_checkpoint(&self) -> Result<Recovered, RunError> {
-        Checkpoints::new(self.root.join(CHECKPOINTS), 1).latest_valid()
+        checkpoint::latest_valid(&self.root.join(CHECKPOINTS), self.identity()?.as_ref())
     }
 
     /// The records of its log so far. A line that is no record, such as one that is just being written, is left out.
