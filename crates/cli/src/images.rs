@@ -32,6 +32,14 @@ pub fn open_held_out(spec: &str) -> Result<Arc<dyn Source>, String> {
     open(spec, Split::Test).map_err(|error| error.to_string())
 }
 
+/// The same images as seen from any folder: a path or pattern from the root on.
+pub fn absolute(spec: &str) -> String {
+    if spec == "synthetic" || spec.starts_with("synthetic:") {
+        return spec.to_owned();
+    }
+    std::path::absolute(spec).map_or_else(|_| spec.to_owned(), |path| path.to_string_lossy().into_owned())
+}
+
 /// The facts that a recipe is derived from. Sizes are medians over a fixed sample of the images.
 pub fn facts(source: &dyn Source, channels: usize) -> Result<Facts, CliError> {
     let mut reader = Reader::new(DecodeLimits::default(), channels);

@@ -18,7 +18,7 @@ impl RecipeArgs {
     /// called before, so that a typing error costs no time.
     pub fn open(&self, asked: RawRecipe) -> Result<(Arc<dyn Source>, Recipe), CliError> {
         let (train, facts) = self.data(&asked)?;
-        Ok((train, asked.resolve(&facts)?))
+        Ok((train, asked.resolve(&facts)?.with_source(images::absolute(&self.data))))
     }
 
     /// The same for somebody who only looks at images: a batch that the data cannot fill is nothing to them.

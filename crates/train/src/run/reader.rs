@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use super::checkpoint::{self, Recovered};
 use super::error::RunError;
-use super::folder::{CHECKPOINTS, CONFIG, METRICS, is_run};
+use super::folder::{BACKBONE_FILE, CHECKPOINTS, CONFIG, METRICS, is_run};
 use super::format::{Checkpoint, Damage};
 use super::identity::Identity;
 use super::lock::{self, Activity};
-use super::result::RunResult;
+use super::result::{RunResult, checksum};
 
 /// A run to be read.
 ///
@@ -92,6 +92,12 @@ impl RunReader {
     /// The last record that has this key.
     pub fn last_record(&self, key: &str) -> Result<Option<Value>, RunError> {
         Ok(self.metrics()?.into_iter().rev().find(|record| record.get(key).is_some()))
+    }
+
+    /// Whether its backbone is there, byte for byte what a result says it is.
+    pub fn has_backbone_of(&self, result: &RunResult) -> bool {
+        let found = fs::read(self.root.join(BACKBONE_FILE)).ok();
+        found.is_some_and(|bytes| result.backbone == Some(checksum(&bytes)))
     }
 
     /// Its result, if it has one for this many steps.

@@ -1,0 +1,201 @@
+//! A run's folder against what happens around it: files of other runs, folders that vanish, limits, damage.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+
+use common::{Finished, checkpoint, checkpoints, learnt, newest_step, program, small, small_command, wait_until};
+use tempfile::TempDir;
+
+const STEPS: u64 = 27;
+
+/// A run that was not disturbed.
+static REFERENCE: LazyLock<TempDir> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    small(folder.path(), &[]).succeeded();
+    folder
+});
+
+fn start(out: &Path) -> Child {
+    small_command(out, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn finished(child: Child) -> Finished {
+    Finished::of(child.wait_with_output().unwrap())
+}
+
+/// A run that was stopped by a signal after a few steps; what it said.
+fn stop_early(run: &Path) -> Finished {
+    let child = start(run);
+    wait_until("a checkpoint", || checkpoints(run) > 0);
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    finished(child)
+}
+
+#[track_caller]
+fn assert_ends_as_the_reference(run: &Path) {
+    let last = |run: &Path| learnt(&checkpoint(run, STEPS));
+    assert!(last(run) == last(REFERENCE.path()), "the last checkpoints differ");
+    for name in ["backbone.safetensors", "result.json"] {
+        assert!(fs::read(run.join(name)).unwrap() == fs::read(REFERENCE.path().join(name)).unwrap(), "{name} differs");
+    }
+}
+
+#[test]
+fn a_checkpoint_of_another_run_is_not_continued_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, other) = (folder.path().join("run"), folder.path().join("other"));
+    stop_early(&run);
+    small(&other, &["--seed=1"]).succeeded();
+    // The same shapes, another seed: the end of the one, and a step that the one does not have.
+    let (last, beyond) = (checkpoint(&run, STEPS), checkpoint(&run, 500));
+    fs::copy(checkpoint(&other, STEPS), &last).unwrap();
+    fs::copy(checkpoint(&other, STEPS), &beyond).unwrap();
+    let foreign = fs::read(&last).unwrap();
+
+    let error = Finished::of(
+        program()
+            .args(["features", "--data", "synthetic:train=24,test=12,size=16", "--weights"])
+            .arg(&last)
+            .arg("--out")
+            .arg(folder.path().join("f.npy"))
+            .output()
+            .unwrap(),
+    )
+    .failed();
+    assert!(error.contains("belongs to another run"), "an evaluation must not take it for this run's: {error}");
+
+    let continued = small(&run, &[]).succeeded();
+    assert!(continued.err.contains("step-00000500.safetensors belongs to another run"), "{}", continued.err);
+    assert!(continued.err.contains("it is passed over"), "{}", continued.err);
+    assert!(continued.err.contains("step-00000027.safetensors.other-run"), "{}", continued.err);
+    assert_ends_as_the_reference(&run);
+    assert!(fs::read(run.join("checkpoints/step-00000027.safetensors.other-run")).unwrap() == foreign);
+    assert!(fs::read(&beyond).unwrap() == foreign);
+    assert!(small(&run, &[]).succeeded().err.contains("this run is finished"));
+}
+
+#[test]
+fn checkpoints_that_are_all_gone_or_foreign_do_not_start_a_run_over() {
+    let folder = tempfile::tempdir().unwrap();
+    stop_early(folder.path());
+    let log = fs::read(folder.path().join("metrics.jsonl")).unwrap();
+    fs::remove_dir_all(folder.path().join("checkpoints")).unwrap();
+    let message = small(folder.path(), &[]).failed();
+    assert!(message.contains("none of its checkpoints is there any more"), "{message}");
+    fs::copy(checkpoint(REFERENCE.path(), STEPS), checkpoint(folder.path(), STEPS)).unwrap();
+    let message = small(folder.path(), &[]).failed();
+    assert!(message.contains("no checkpoint is usable") && message.contains("belongs to another run"), "{message}");
+    assert!(fs::read(folder.path().join("metrics.jsonl")).unwrap() == log, "nothing was cut");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_stops_when_another_process_begins_a_run_in_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let first = small_command(&run, &["--epochs=1000"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("a checkpoint", || checkpoints(&run) > 0);
+    // The first may be writing at the same time, so that a folder is not empty when it is to be removed.
+    wait_until("the folder is gone", || fs::remove_dir_all(&run).is_ok() || !run.exists());
+    small(&run, &[]).succeeded();
+    let message = finished(first).failed();
+    assert!(message.contains("is no longer the folder that this run was writing to"), "{message}");
+    assert!(!message.contains("is intact") && !message.contains("was saved"), "nothing of it is left: {message}");
+    assert_ends_as_the_reference(&run);
+    assert_eq!(newest_step(&run), STEPS);
+}
+
+/// Runs the small training in a shell that sets a limit first.
+fn limited(limit: &str, out: &Path) -> Finished {
+    let line = format!("ulimit -c 0; {limit} && exec \"$0\" \"$@\"");
+    let mut command = Command::new("bash");
+    command.args(["-c", &line]).arg(env!("CARGO_BIN_EXE_dino-vmf")).args(common::SMALL).arg("--out").arg(out);
+    Finished::of(command.env_remove("RAYON_NUM_THREADS").env("CUDA_VISIBLE_DEVICES", "").output().unwrap())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_is_too_large_is_an_error_and_the_last_checkpoint_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    stop_early(folder.path());
+    let saved = newest_step(folder.path());
+    let message = limited("ulimit -f 64", folder.path()).failed();
+    assert!(message.contains("is larger than this process may write"), "{message}");
+    assert!(message.contains("ulimit -f") && message.contains("is intact"), "{message}");
+    assert_eq!(newest_step(folder.path()), saved);
+    let left =
+        common::content(folder.path()).into_iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "tmp"));
+    assert_eq!(left.count(), 0, "no half of a file is left");
+    small(folder.path(), &[]).succeeded();
+    assert_ends_as_the_reference(folder.path());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_batch_system_that_repeats_its_notice_does_not_end_a_run_before_it_has_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let child = start(folder.path());
+    let id = child.id().to_string();
+    wait_until("a checkpoint", || checkpoints(folder.path()) > 0);
+    // Until it is gone: the limit on processor time repeats its signal every second.
+    while Command::new("kill").args(["-XCPU", &id]).stderr(Stdio::null()).status().unwrap().success() {
+        let state = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        if state.is_empty() || state.contains(") Z ") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let stopped = finished(child);
+    assert_eq!(stopped.code, Some(152), "{stopped:#?}");
+    assert!(stopped.err.contains("stopped after step"), "{}", stopped.err);
+}
+
+#[test]
+fn a_backbone_that_is_damaged_is_made_again_as_one_that_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let finished = small(folder.path(), &[]).succeeded();
+    let path = folder.path().join("backbone.safetensors");
+    let mut damaged = fs::read(&path).unwrap();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    for (damage, word) in [(Some(damaged), "is damaged"), (None, "is missing")] {
+        match damage {
+            Some(bytes) => fs::write(&path, bytes).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        let again = small(folder.path(), &[]).succeeded();
+        assert!(again.err.contains(&format!("backbone.safetensors: {word}, and is made again")), "{}", again.err);
+        assert_eq!(again.out, finished.out);
+        assert_ends_as_the_reference(folder.path());
+    }
+    assert!(small(folder.path(), &[]).succeeded().err.contains("this run is finished"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_that_stops_leaves_the_backbone_of_its_last_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let stopped = stop_early(folder.path());
+    let step = newest_step(folder.path());
+    assert!(stopped.err.contains(&format!("stopped after step {step} of 27; ")), "{}", stopped.err);
+    assert!(stopped.err.contains("backbone.safetensors is the teacher of that step"), "{}", stopped.err);
+    let bytes = fs::read(folder.path().join("backbone.safetensors")).unwrap();
+    let (_, about) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+    assert_eq!(about.metadata().as_ref().unwrap()["step"], format!("{step} of 27"));
+    // The teacher of that step's checkpoint, to the bit.
+    let saved = fs::read(checkpoint(folder.path(), step)).unwrap();
+    let (saved, backbone) = (
+        safetensors::SafeTensors::deserialize(&saved).unwrap(),
+        safetensors::SafeTensors::deserialize(&bytes).unwrap(),
+    );
+    for (name, tensor) in backbone.tensors() {
+        let teacher = saved.tensor(&format!("teacher/backbone.{name}")).unwrap();
+        assert!(teacher.data() == tensor.data(), "{name}");
+    }
+    small(folder.path(), &[]).succeeded();
+    assert_ends_as_the_reference(folder.path());
+}
