@@ -199,3 +199,68 @@ fn a_run_that_stops_leaves_the_backbone_of_its_last_step() {
     small(folder.path(), &[]).succeeded();
     assert_ends_as_the_reference(folder.path());
 }
+
+fn inspected(run: &Path) -> (serde_json::Value, String) {
+    let of = |more: &[&str]| Finished::of(program().arg("inspect").arg(run).args(more).output().unwrap());
+    (of(&["--json"]).json(), of(&[]).succeeded().out)
+}
+
+#[test]
+fn inspect_tells_a_run_that_runs_from_one_that_was_stopped_or_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path();
+    let mut child = small_command(run, &["--epochs=1000"]).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("a checkpoint", || checkpoints(run) > 0);
+    let (told, text) = inspected(run);
+    assert_eq!(told["state"], "running", "{told}");
+    assert!(told["step"].as_u64() > Some(0), "{told}");
+    assert!(text.contains(&format!("running (process {})", child.id())), "{text}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (told, text) = inspected(run);
+    assert_eq!(told["state"], "killed", "{told}");
+    let (step, saved) = (told["step"].as_u64().unwrap(), told["saved_step"].as_u64().unwrap());
+    assert!(step >= saved && saved == newest_step(run), "{told}");
+    assert!(text.contains(&format!("killed; the command that started it continues it after step {saved}")), "{text}");
+    let data = &told["data"]["source"];
+    assert_eq!(data, "synthetic:train=24,test=12,size=16");
+
+    let other = tempfile::tempdir().unwrap();
+    stop_early(other.path());
+    let (told, text) = inspected(other.path());
+    assert_eq!(told["state"], "stopped", "{told}");
+    assert_eq!(told["step"], told["saved_step"]);
+    assert!(text.contains("stopped; the command that started it continues it after step"), "{text}");
+}
+
+/// A run of one epoch on a folder of images.
+fn train_on(data: &Path, out: &Path) -> Finished {
+    let mut command = program();
+    let flags =
+        "pretrain --arch vit_nano --patch-size 8 --batch-size 8 --local-crops 1 --out-dim 32 --epochs 2 --device cpu";
+    let sets = ["head_hidden=32", "head_bottleneck=16", "knn_every=0", "global_size=16", "local_size=8"];
+    command.args(flags.split_whitespace()).args(sets.iter().flat_map(|set| ["--set", set]));
+    Finished::of(command.arg("--data").arg(data).arg("--out").arg(out).output().unwrap())
+}
+
+#[test]
+fn a_photograph_that_was_replaced_is_other_data_and_a_copy_of_the_folder_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (photos, copy, run) = (folder.path().join("photos"), folder.path().join("copy"), folder.path().join("run"));
+    for i in 0..16 {
+        common::write_bmp(&photos.join(format!("{i}.bmp")), 16, i);
+        common::write_bmp(&copy.join(format!("{i}.bmp")), 16, i);
+    }
+    train_on(&photos, &run).succeeded();
+    let config = fs::read_to_string(run.join("config.toml")).unwrap();
+    assert!(config.contains(&format!("source = \"{}\"", photos.display())), "{config}");
+    // Without its result there is something to do.
+    fs::remove_file(run.join("result.json")).unwrap();
+    let moved = train_on(&copy, &run).succeeded();
+    assert!(moved.err.contains("changed from here on: place of the data: "), "{}", moved.err);
+    assert!(inspected(&run).1.contains(&format!("{}: 16 images", copy.display())));
+
+    common::write_bmp(&photos.join("3.bmp"), 16, 99);
+    let message = train_on(&photos, &run).failed();
+    assert!(message.contains("images (hash of names, sizes and contents): "), "{message}");
+}
