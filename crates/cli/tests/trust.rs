@@ -264,3 +264,28 @@ fn a_photograph_that_was_replaced_is_other_data_and_a_copy_of_the_folder_is_not(
     let message = train_on(&photos, &run).failed();
     assert!(message.contains("images (hash of names, sizes and contents): "), "{message}");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_log_of_a_long_run_is_not_held_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    stop_early(folder.path());
+    let path = folder.path().join("metrics.jsonl");
+    let keys: String = (0..20).map(|i| format!(",\"number_{i}\":0.{i}")).collect();
+    let log: String = (1..=100_000).map(|step| format!("{{\"step\":{step},\"loss\":1.5{keys}}}\n")).collect();
+    fs::write(&path, log).unwrap();
+    // As JSON values these records take several hundred megabytes.
+    let mut command = Command::new("bash");
+    command.args(["-c", "ulimit -v 150000 && exec \"$0\" inspect --json \"$1\""]).arg(env!("CARGO_BIN_EXE_dino-vmf"));
+    let told = Finished::of(command.arg(folder.path()).output().unwrap()).json();
+    assert_eq!((&told["step"], &told["metrics"]["loss"]), (&100_000.into(), &1.5.into()));
+}
+
+#[test]
+fn a_log_that_is_gone_is_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    stop_early(folder.path());
+    fs::remove_file(folder.path().join("metrics.jsonl")).unwrap();
+    let continued = small(folder.path(), &[]).succeeded();
+    assert!(continued.err.contains("metrics.jsonl has nothing of the steps so far any more"), "{}", continued.err);
+}

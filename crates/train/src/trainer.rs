@@ -153,7 +153,10 @@ impl<T: Trainable> Trainer<T> {
                  read all images, begin one with another --out"
             ));
         }
-        let (metrics, _) = folder.metrics(saved)?;
+        let (metrics, log) = folder.metrics(saved)?;
+        if log.kept == 0 && saved.is_some_and(|step| step >= options.log_every) {
+            monitor.say("metrics.jsonl has nothing of the steps so far any more; it goes on from here");
+        }
         let events = folder.events(saved.map_or(0, |s| s + 1))?;
         let (step, unwritten) = (saved.unwrap_or(0), Vec::new());
         Ok(Self { trained, options, folder, metrics, events, source, step, saved, unwritten, verdict, substitutes })

@@ -23,7 +23,7 @@ pub struct RunAccount {
     /// The last step whose checkpoint can be used.
     saved: Option<u64>,
     checkpoints: Vec<CheckpointAccount>,
-    /// The last records with a loss and with an accuracy.
+    /// The last record of a step, and the last one of an evaluation.
     last: Vec<Value>,
     result: Option<RunResult>,
 }
@@ -94,15 +94,19 @@ impl RunAccount {
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             checkpoints.push(CheckpointAccount { step, name, bytes: file.metadata().map_or(0, |m| m.len()), problem });
         }
-        let log = run.metrics()?;
-        let last = |key: &str| log.iter().rev().find(|record| record.get(key).is_some()).cloned();
+        let (mut logged, mut losses, mut accuracies) = (None, None, None);
+        run.each_record(|record| {
+            logged = logged.max(record["step"].as_u64());
+            let last = if record.get("knn_top1").is_some() { &mut accuracies } else { &mut losses };
+            *last = Some(record);
+        })?;
         let result = run.result(total);
         Ok(Self {
             path: path.display().to_string(),
             identity: run.identity()?,
             state: RunState::of(activity, result.is_some()),
-            logged: log.iter().filter_map(|record| record["step"].as_u64()).max(),
-            last: [last("loss"), last("knn_top1")].into_iter().flatten().collect(),
+            last: losses.into_iter().chain(accuracies).collect(),
+            logged,
             recipe,
             saved,
             checkpoints,

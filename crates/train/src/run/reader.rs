@@ -75,23 +75,35 @@ impl RunReader {
 
     /// The records of its log so far. A line that is no record, such as one that is just being written, is left out.
     pub fn metrics(&self) -> Result<Vec<Value>, RunError> {
+        let mut records = Vec::new();
+        self.each_record(|record| records.push(record))?;
+        Ok(records)
+    }
+
+    /// Visits the same records one after the other: the log of a long run is large.
+    pub fn each_record(&self, mut visit: impl FnMut(Value)) -> Result<(), RunError> {
         let path = self.root.join(METRICS);
         let failed = |source| RunError::reading(&path, source);
         let file = match File::open(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             other => other.map_err(failed)?,
         };
-        let mut records = Vec::new();
         for line in BufReader::new(file).split(b'\n') {
             let record = serde_json::from_slice::<Value>(&line.map_err(failed)?);
-            records.extend(record.ok().filter(|record| record.get("step").is_some()));
+            record.into_iter().filter(|record| record.get("step").is_some()).for_each(&mut visit);
         }
-        Ok(records)
+        Ok(())
     }
 
     /// The last record that has this key.
     pub fn last_record(&self, key: &str) -> Result<Option<Value>, RunError> {
-        Ok(self.metrics()?.into_iter().rev().find(|record| record.get(key).is_some()))
+        let mut last = None;
+        self.each_record(|record| {
+            if record.get(key).is_some() {
+                last = Some(record);
+            }
+        })?;
+        Ok(last)
     }
 
     /// Whether its backbone is there, byte for byte what a result says it is.
