@@ -51,6 +51,7 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
         run.checkpoint(path)?.map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
         of_run(path, Some(NetworkRole::Teacher), &recipe::of_run(&run)?, device)?
     } else {
+        refuse_damaged_backbone(path)?;
         let mut file = WeightsFile::open(path)?;
         let said = InputSpec::from_metadata(file.metadata());
         let options = LoadOptions { image: said.map(|input| input.size), ..Default::default() };
@@ -74,6 +75,18 @@ fn of_run(file: &Path, role: Option<NetworkRole>, recipe: &Recipe, device: &Devi
     let options = LoadOptions { role, image: Some(config.image), heads: Some(config.heads) };
     let loaded = WeightsFile::open(file)?.load_vit(&options, device)?;
     Ok(Weights { loaded, input: input_spec(recipe), path: file.to_owned() })
+}
+
+/// An error for the backbone of a finished run that is not what the run wrote. Other files carry no checksum.
+fn refuse_damaged_backbone(path: &Path) -> Result<(), CliError> {
+    let folder = std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned));
+    let run = folder.filter(|_| path.ends_with(BACKBONE_FILE)).and_then(|folder| RunReader::open(&folder).ok());
+    let Some(run) = run else { return Ok(()) };
+    let result = RunResult::read(run.root());
+    match result.is_some_and(|result| result.backbone.is_some() && path.is_file() && !run.has_backbone_of(&result)) {
+        true => Err(CliError::DamagedBackbone { path: path.to_owned() }),
+        false => Ok(()),
+    }
 }
 
 /// The newest checkpoint of a run whose checksum is right; damaged newer ones are reported.

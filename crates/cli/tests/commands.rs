@@ -248,7 +248,7 @@ fn inspect_tells_scripts_what_a_run_and_its_files_hold() {
     assert_eq!((&told["step"], &told["saved_step"], &told["total_steps"]), (&3.into(), &3.into(), &3.into()));
     assert_eq!(told["data"]["source"], DATA);
     assert_eq!((&told["recipe"]["batch_size"], &told["recipe"]["arch"]), (&8.into(), &"vit_nano".into()));
-    assert_eq!(told["checkpoints"][0]["sound"], true);
+    assert_eq!((&told["checkpoints"][0]["sound"], &told["backbone"]["sound"]), (&true.into(), &true.into()));
     assert!(told["metrics"]["loss"].is_f64() && told["knn_top1"].is_f64(), "{told}");
     assert_eq!(told["result"]["outcome"], "finished");
 

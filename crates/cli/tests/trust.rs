@@ -164,7 +164,13 @@ fn a_backbone_that_is_damaged_is_made_again_as_one_that_is_missing() {
     damaged[middle] ^= 1;
     for (damage, word) in [(Some(damaged), "is damaged"), (None, "is missing")] {
         match damage {
-            Some(bytes) => fs::write(&path, bytes).unwrap(),
+            Some(bytes) => {
+                fs::write(&path, bytes).unwrap();
+                let mut features = program();
+                features.args(["features", "--data", "synthetic:train=24,test=12,size=16", "--weights"]).arg(&path);
+                let features = features.arg("--out").arg(folder.path().join("f.npy")).output().unwrap();
+                assert!(Finished::of(features).failed().contains("it is not what its run wrote"));
+            }
             None => fs::remove_file(&path).unwrap(),
         }
         let again = small(folder.path(), &[]).succeeded();

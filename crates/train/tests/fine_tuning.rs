@@ -32,6 +32,7 @@ const SIDE: usize = 32;
 const CLASSES: usize = 10;
 /// Of the images, those that may be unreadable.
 const BAD_SHARE: f64 = 0.05;
+const VERDICT: &str = "nothing is wrong, but it could be";
 const RARELY: Duration = Duration::from_secs(600);
 
 struct Silent;
@@ -160,7 +161,7 @@ impl Trainable for FineTuning {
 
     fn describe(&mut self, _: &Fed, at: Position, record: Record) -> Result<StepRecord, StepError> {
         let record = record.number("loss", self.last.loss).number("gradient_norm", self.last.gradient.norm);
-        Ok(StepRecord { record: record.number("lr", self.values(at).lr), verdict: None })
+        Ok(StepRecord { record: record.number("lr", self.values(at).lr), verdict: Some(VERDICT.to_owned()) })
     }
 
     fn save<'a>(&'a self, state: &mut State<'a>) {
@@ -353,6 +354,7 @@ fn lose_some_images(save_every: Duration) -> (Kept, Vec<String>, bool) {
 
     let mut monitor = Unplugs { switch: switch.clone(), after: 7, told: Vec::new() };
     let mut trainer = open(&run, source(), save_every);
+    assert_eq!(trainer.verdict(), Some(VERDICT), "what was wrong is known before the next look");
     let error = trainer.run(&mut monitor, &mut NoEvaluation, &|| false).unwrap_err();
     assert!(matches!(error.cause, TrainFailure::Data(_)), "{error}");
     assert!(trainer.substitutes().images > 0, "the images went too quickly for this test");

@@ -156,8 +156,8 @@ killed, or unfinished where that is not known. `step` is the last one in its log
 
 With --json, `kind` says what W is:
   run         path, run (its name), state, step, saved_step, total_steps, steps_per_epoch, data, recipe, metrics (the last
-              record with a loss), knn_top1, checkpoints (file, step, bytes, sound, problem) and result; null where
-              there is none
+              record of a step), knn_top1, checkpoints (file, step, bytes, sound, problem), backbone (bytes, step,
+              sound) and result; null where there is none
   checkpoint  path, bytes, tensors (name, element, shape), metadata, step, run, backbone
   weights     path, bytes, tensors, metadata, backbone (complete, width, blocks, heads, patch_size, image_size, channels,
               problem)

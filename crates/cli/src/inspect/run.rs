@@ -3,11 +3,12 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use model::weights::WeightsFile;
 use serde_json::{Map, Value, json};
 use ssl::recipe::{self, Recipe};
 use ssl::setup::vit_config;
 use text::{bytes, count, thousands};
-use train::run::{Activity, Identity, RunReader, RunResult};
+use train::run::{Activity, BACKBONE_FILE, Identity, RunReader, RunResult};
 
 use super::network;
 use crate::error::CliError;
@@ -26,6 +27,37 @@ pub struct RunAccount {
     /// The last record of a step, and the last one of an evaluation.
     last: Vec<Value>,
     result: Option<RunResult>,
+    backbone: Option<BackboneAccount>,
+}
+
+/// The backbone that a run has handed over.
+struct BackboneAccount {
+    bytes: u64,
+    /// The step that it is of, as the file says it; none at the end of a run.
+    step: Option<String>,
+    /// Whether it is what was written; none where that is not known.
+    is_sound: Option<bool>,
+}
+
+impl BackboneAccount {
+    fn of(run: &RunReader, result: Option<&RunResult>) -> Option<Self> {
+        let path = run.root().join(BACKBONE_FILE);
+        let bytes = path.metadata().ok()?.len();
+        let file = WeightsFile::open(&path).ok();
+        let known = result.filter(|result| result.backbone.is_some()).map(|result| run.has_backbone_of(result));
+        let step = file.as_ref().and_then(|file| file.metadata().get("step").cloned());
+        Some(Self { bytes, step, is_sound: if file.is_some() { known } else { Some(false) } })
+    }
+
+    fn text(&self) -> String {
+        let step = self.step.as_ref().map_or("of the last step".to_owned(), |step| format!("of step {step}"));
+        let state = match self.is_sound {
+            Some(true) => ", sound",
+            Some(false) => ", damaged: the command that started the run makes it again",
+            None => "",
+        };
+        format!("{BACKBONE_FILE}  {}  {step}{state}", bytes(self.bytes))
+    }
 }
 
 /// A file among the checkpoints.
@@ -101,7 +133,9 @@ impl RunAccount {
             *last = Some(record);
         })?;
         let result = run.result(total);
+        let backbone = BackboneAccount::of(&run, result.as_ref());
         Ok(Self {
+            backbone,
             path: path.display().to_string(),
             identity: run.identity()?,
             state: RunState::of(activity, result.is_some()),
@@ -144,6 +178,9 @@ impl RunAccount {
                     knn.k, knn.judged, knn.raw_pixels, knn.untrained, knn.trained
                 ),
             );
+        }
+        if let Some(backbone) = &self.backbone {
+            line(&mut text, "backbone", &backbone.text());
         }
         if self.checkpoints.is_empty() {
             line(&mut text, "checkpoints", "none yet");
@@ -206,6 +243,7 @@ impl RunAccount {
             "metrics": self.last.first(),
             "knn_top1": self.last.iter().rev().find_map(|record| record.get("knn_top1")),
             "checkpoints": self.checkpoints.iter().map(checkpoint).collect::<Vec<_>>(),
+            "backbone": self.backbone.as_ref().map(|b| json!({ "bytes": b.bytes, "step": b.step, "sound": b.is_sound })),
             "result": self.result.as_ref().map(RunResult::to_json),
         })
     }

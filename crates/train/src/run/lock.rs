@@ -138,10 +138,15 @@ impl Note {
     }
 }
 
-/// Who trains into a folder, or what became of the last one who did; none in a folder that nobody has locked yet.
+/// Who trains into a folder, or what became of the last one who did; none in a folder that nobody has locked yet, and on
+/// a file system that cannot say.
 pub(super) fn activity(root: &Path) -> Option<Activity> {
     let mut file = File::open(root.join(LOCK)).ok()?;
-    let is_free = file.try_lock_shared().is_ok();
+    let is_free = match file.try_lock_shared() {
+        Ok(()) => true,
+        Err(TryLockError::WouldBlock) => false,
+        Err(TryLockError::Error(_)) => return None,
+    };
     let note = Note::of(&mut file);
     // Given back at once: a training that starts now must not find it taken. Closing the file would do the same.
     _ = file.unlock();
