@@ -168,8 +168,10 @@ fn a_backbone_that_is_damaged_is_made_again_as_one_that_is_missing() {
                 fs::write(&path, bytes).unwrap();
                 let mut features = program();
                 features.args(["features", "--data", "synthetic:train=24,test=12,size=16", "--weights"]).arg(&path);
-                let features = features.arg("--out").arg(folder.path().join("f.npy")).output().unwrap();
-                assert!(Finished::of(features).failed().contains("it is not what its run wrote"));
+                let elsewhere = tempfile::tempdir().unwrap();
+                let features = features.arg("--out").arg(elsewhere.path().join("f.npy")).output().unwrap();
+                let message = Finished::of(features).failed();
+                assert!(message.contains("it is not what its run wrote"), "{message}");
             }
             None => fs::remove_file(&path).unwrap(),
         }

@@ -1,6 +1,7 @@
 //! A run as `inspect` tells of it: what it trains, how far it is, who trains it, and what it has saved.
 
 use std::fmt::Write;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use model::weights::WeightsFile;
@@ -8,7 +9,7 @@ use serde_json::{Map, Value, json};
 use ssl::recipe::{self, Recipe};
 use ssl::setup::vit_config;
 use text::{bytes, count, thousands};
-use train::run::{Activity, BACKBONE_FILE, Identity, RunReader, RunResult};
+use train::run::{Activity, BACKBONE_FILE, Damage, Identity, RunReader, RunResult};
 
 use super::network;
 use crate::error::CliError;
@@ -118,6 +119,8 @@ impl RunAccount {
             let problem = match run.checkpoint(&file)? {
                 Ok(_) if step > total => Some(format!("lies beyond step {total}, the last of this run")),
                 Ok(_) => None,
+                // The run is going on, and has removed it since.
+                Err(Damage::Io(error)) if error.kind() == ErrorKind::NotFound => continue,
                 Err(damage) => Some(damage.to_string()),
             };
             if problem.is_none() {
