@@ -97,6 +97,11 @@ pub enum Kept {
     },
     /// No checkpoint had been written.
     Nothing,
+    /// A checkpoint had been written, but somebody has taken it away.
+    Gone {
+        /// Its step.
+        step: u64,
+    },
     /// The folder itself is gone, with whatever was in it.
     NoFolder,
     /// A checkpoint from before steps that were not saved, because they were trained on substitutes for images that could
@@ -116,6 +121,7 @@ impl fmt::Display for Kept {
             Kept::All { step } => write!(f, ". The run was saved after step {step}"),
             Kept::Checkpoint { step } => write!(f, ". The checkpoint of step {step} is intact"),
             Kept::Nothing => f.write_str(". No checkpoint had been written yet"),
+            Kept::Gone { step } => write!(f, ". The checkpoint of step {step} is not there any more"),
             Kept::NoFolder => Ok(()),
             Kept::BeforeSubstitutes { saved, step } => {
                 let from = match saved {

@@ -322,12 +322,15 @@ impl<T: Trainable> Trainer<T> {
             monitor.say(words);
         }
         let (images_per_second, data_wait) = pace.rates();
-        self.append(record.number("images_per_second", images_per_second).number("data_wait", data_wait))
+        self.append(record.number("images_per_second", images_per_second).number("data_wait", data_wait), monitor)
     }
 
-    fn append(&mut self, record: Record) -> Result<(), TrainFailure> {
+    fn append(&mut self, record: Record, monitor: &mut dyn Monitor) -> Result<(), TrainFailure> {
         // Also between two checkpoints: nobody is helped by a run whose folder is gone.
         self.folder.check_own()?;
+        if !self.metrics.keep_in_place()? {
+            monitor.say("metrics.jsonl was removed; it goes on from here");
+        }
         self.unwritten.push(record);
         self.write_records()
     }
@@ -360,7 +363,8 @@ impl<T: Trainable> Trainer<T> {
             return Ok(());
         }
         let record = Record::new(self.step).whole("epoch", epoch as i64);
-        self.append(found.numbers.iter().fold(record, |record, (key, value)| record.number(key, *value)))
+        let record = found.numbers.iter().fold(record, |record, (key, value)| record.number(key, *value));
+        self.append(record, monitor)
     }
 
     fn until_save(&self) -> Duration {
@@ -401,10 +405,15 @@ impl<T: Trainable> Trainer<T> {
         unreadable && self.substitutes.are_after(self.saved.unwrap_or(0))
     }
 
+    fn is_there(&self, step: u64) -> bool {
+        self.folder.checkpoints().list().is_ok_and(|found| found.iter().any(|&(there, _)| there == step))
+    }
+
     /// What a run that fails now leaves behind.
     fn kept(&self, cause: &TrainFailure) -> Kept {
         match self.saved {
             _ if matches!(cause, TrainFailure::Run(RunError::FolderLost { .. })) => Kept::NoFolder,
+            Some(step) if !self.is_there(step) => Kept::Gone { step },
             Some(step) if step == self.step => Kept::All { step },
             saved if self.ends_on_substitutes(cause) => Kept::BeforeSubstitutes { saved, step: self.step },
             Some(step) => Kept::Checkpoint { step },

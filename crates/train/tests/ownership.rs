@@ -181,6 +181,20 @@ fn a_lock_file_that_was_removed_does_not_let_two_runs_write() {
     second.check_own().unwrap();
 }
 
+#[cfg(unix)]
+#[test]
+fn checkpoints_that_are_cleared_away_while_a_run_goes_on_are_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("run");
+    let run = run_with(&root, &[10]);
+    fs::remove_dir_all(root.join("checkpoints")).unwrap();
+    run.checkpoints().write(20, &[], "{}").unwrap();
+    assert_eq!(steps(&root), [20]);
+    fs::remove_dir_all(&root).unwrap();
+    run.checkpoints().write(30, &[], "{}").unwrap_err();
+    assert!(!root.exists(), "a run that was deleted does not come back");
+}
+
 #[test]
 fn leftovers_of_kills_are_removed_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();

@@ -80,6 +80,11 @@ impl Checkpoints {
             WriteError::Tensor { name, problem } => RunError::BadTensor { name, reason: problem.to_string() },
             other => RunError::Io { action: "write", path: path.clone(), source: io::Error::other(other) },
         })?;
+        // Somebody may have cleared it away while the run goes on. Only this folder, never those above it: a run that was
+        // deleted as a whole does not come back.
+        if !self.folder.exists() {
+            fs::create_dir(&self.folder).map_err(|source| RunError::from_io("create", &self.folder, 0, source))?;
+        }
         let moved = match path.try_exists() {
             Ok(true) if !self.is_own(&path) => Some(move_aside(&path, ".other-run")?),
             _ => None,

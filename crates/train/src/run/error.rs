@@ -56,7 +56,9 @@ pub enum RunError {
     },
     /// A folder with checkpoints that does not say which run they are of.
     #[error(
-        "{}: has checkpoints but no identity.json, which says which of them belong to it: the run was begun by an earlier          version of this program, or the file was removed. That version continues the run, or put the file back. Its          checkpoints can still be evaluated; to train anew, give another --out", path.display()
+        "{}: has checkpoints but no identity.json, which says which of them belong to it: the run was begun by an earlier \
+         version of this program, or the file was removed. That version continues the run, or put the file back. Its \
+         checkpoints can still be evaluated; to train anew, give another --out", path.display()
     )]
     NoIdentity {
         /// The folder.
@@ -64,7 +66,9 @@ pub enum RunError {
     },
     /// The saved settings are no longer those that the run was begun with, although the command agrees with them.
     #[error(
-        "{}: config.toml is not what this run was begun with: somebody has changed it, or another version of this program          began the run. Its checkpoints come from other settings, so it is not continued. Put the file back, or give          another --out", path.display()
+        "{}: config.toml is not what this run was begun with: somebody has changed it, or another version of this program \
+         began the run. Its checkpoints come from other settings, so it is not continued. Put the file back, or give \
+         another --out", path.display()
     )]
     SettingsEdited {
         /// The folder.
@@ -72,7 +76,8 @@ pub enum RunError {
     },
     /// The folder is another run's by now, or gone.
     #[error(
-        "{}: is no longer the folder that this run was writing to: it has been deleted, moved, or begun anew by another          process. Nothing more was written. To keep a run, leave its folder alone until it has ended", path.display()
+        "{}: is no longer the folder that this run was writing to: it has been deleted, moved, or begun anew by another \
+         process. Nothing more was written. To keep a run, leave its folder alone until it has ended", path.display()
     )]
     FolderLost {
         /// The folder.
@@ -80,7 +85,8 @@ pub enum RunError {
     },
     /// The checkpoints that a run had saved are not there any more.
     #[error(
-        "{}: this run has saved step {step}, but none of its checkpoints is there any more. Put them back, or give another          --out to train from the beginning", path.display()
+        "{}: this run has saved step {step}, but none of its checkpoints is there any more. Put them back, or give another \
+         --out to train from the beginning", path.display()
     )]
     CheckpointsGone {
         /// The folder of the checkpoints.
@@ -111,7 +117,8 @@ pub enum RunError {
     },
     /// The file is larger than this process may write.
     #[error(
-        "{}: is larger than this process may write{}. {} Raise the limit (`ulimit -f`) or ask for another file system, and          run the same command again", path.display(), bytes(*needed), intact(kept)
+        "{}: is larger than this process may write{}. {} Raise the limit (`ulimit -f`) or ask for another file system, and \
+         run the same command again", path.display(), bytes(*needed), intact(kept)
     )]
     TooLarge {
         /// The file that did not fit.

@@ -10,6 +10,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::error::RunError;
+use super::in_place::is_in_place;
 
 /// The file's name in a run folder.
 pub(super) const LOCK: &str = ".lock";
@@ -84,20 +85,7 @@ impl Lock {
     /// Whether the file at the lock's path is still the one that is locked. It is not where the folder was deleted, moved
     /// away or begun anew.
     pub(super) fn is_in_place(&self) -> bool {
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::MetadataExt;
-            let identity = |about: std::fs::Metadata| (about.dev(), about.ino());
-            match (self.file.metadata(), std::fs::metadata(&self.path)) {
-                (Ok(held), Ok(there)) => identity(held) == identity(there),
-                _ => false,
-            }
-        }
-        // Other systems do not let a folder be removed while a file in it is open.
-        #[cfg(not(unix))]
-        {
-            self.path.exists()
-        }
+        is_in_place(&self.file, &self.path)
     }
 
     fn failed(&self, source: std::io::Error) -> RunError {

@@ -11,6 +11,7 @@ mod error;
 mod folder;
 mod format;
 mod identity;
+mod in_place;
 mod lock;
 mod metrics;
 mod reader;
