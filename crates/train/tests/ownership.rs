@@ -165,6 +165,13 @@ fn a_run_whose_folder_was_begun_anew_by_another_writes_nothing_into_it() {
     assert!(refused.to_string().contains("Nothing more was written"), "{refused}");
     second.check_own().unwrap();
     assert!(!root.join("result.json").exists());
+    let identity = fs::read(root.join("identity.json")).unwrap();
+    fs::remove_file(root.join("identity.json")).unwrap();
+    fs::create_dir(root.join("identity.json")).unwrap();
+    assert!(matches!(second.check_own(), Err(RunError::Io { .. })), "a file that cannot be read says nothing");
+    fs::remove_dir(root.join("identity.json")).unwrap();
+    fs::write(root.join("identity.json"), identity).unwrap();
+    second.check_own().unwrap();
     drop(first);
     let activity = RunReader::open(&root).unwrap().activity();
     assert!(matches!(activity, Some(Activity::Training { .. })), "the end of the first is not that of the second");

@@ -120,9 +120,16 @@ impl RunFolder {
     /// Asked before anything is written, so that two runs are never mixed. A file that is being written when the folder
     /// goes is gone with it, and cannot be renamed into the new one.
     pub fn check_own(&self) -> Result<(), RunError> {
-        let is_ours = self.lock.is_in_place()
-            && Identity::of_folder(&self.root).is_ok_and(|found| found.as_ref() == Some(&self.identity));
-        if is_ours { Ok(()) } else { Err(RunError::FolderLost { path: self.root.clone() }) }
+        let lost = || RunError::FolderLost { path: self.root.clone() };
+        if !self.lock.is_in_place()? {
+            return Err(lost());
+        }
+        match Identity::of_folder(&self.root) {
+            Ok(Some(found)) if found == self.identity => Ok(()),
+            Ok(_) | Err(RunError::BadIdentity { .. }) => Err(lost()),
+            // A disk that does not answer is no reason to give the folder up.
+            Err(error) => Err(error),
+        }
     }
 
     /// Opens `metrics.jsonl` for a run that goes on after `after` steps, or from its beginning.

@@ -84,8 +84,8 @@ impl Lock {
 
     /// Whether the file at the lock's path is still the one that is locked. It is not where the folder was deleted, moved
     /// away or begun anew.
-    pub(super) fn is_in_place(&self) -> bool {
-        is_in_place(&self.file, &self.path)
+    pub(super) fn is_in_place(&self) -> Result<bool, RunError> {
+        is_in_place(&self.file, &self.path).map_err(|source| RunError::reading(&self.path, source))
     }
 
     fn failed(&self, source: std::io::Error) -> RunError {
@@ -173,11 +173,11 @@ mod tests {
         let root = folder.path().join("run");
         std::fs::create_dir(&root).unwrap();
         let lock = Lock::take(&root).unwrap();
-        assert!(lock.is_in_place());
+        assert!(lock.is_in_place().unwrap());
         std::fs::remove_dir_all(&root).unwrap();
-        assert!(!lock.is_in_place());
+        assert!(!lock.is_in_place().unwrap());
         std::fs::create_dir(&root).unwrap();
         let _other = Lock::take(&root).unwrap();
-        assert!(!lock.is_in_place());
+        assert!(!lock.is_in_place().unwrap());
     }
 }

@@ -98,7 +98,7 @@ impl MetricsLog {
     /// Makes sure that records go into the file that has the log's name. False where somebody had removed it, and a new one
     /// was begun.
     pub fn keep_in_place(&mut self) -> Result<bool, RunError> {
-        let is_there = is_in_place(&self.file, &self.path);
+        let is_there = is_in_place(&self.file, &self.path).map_err(|source| RunError::reading(&self.path, source))?;
         if !is_there {
             self.file = append_to(&self.path)?;
         }
