@@ -107,6 +107,15 @@ pub enum CliError {
         /// What is wrong with it.
         source: train::run::Damage,
     },
+    /// The backbone of a finished run is not what the run wrote.
+    #[error(
+        "{}: is damaged: it is not what its run wrote. The run's own command makes it again, and its folder as --weights \
+         takes the last checkpoint", path.display()
+    )]
+    DamagedBackbone {
+        /// The file.
+        path: PathBuf,
+    },
     /// The output file must not be written.
     #[error(transparent)]
     OutputFile(#[from] crate::output_file::OutputFileError),

@@ -4,6 +4,7 @@
 
 mod args;
 mod bench;
+mod conclusion;
 mod device;
 mod doctor;
 mod error;
@@ -63,6 +64,7 @@ fn with_key_tip(mut error: clap::Error) -> clap::Error {
 }
 
 fn run(command: &Command) -> Result<ExitCode, CliError> {
+    signals::files_that_are_too_large_are_errors()?;
     // Also for commands without a device: whoever asks for instructions wants to know that a word was not understood.
     simd::requested().map_err(tensor::DeviceError::from)?;
     match command {

@@ -26,6 +26,10 @@ pub fn table(result: &RunResult, run: &Path, data: &str, recipe: &Recipe) -> Str
     if let Some(verdict) = &result.verdict {
         text += &format!("warning: at the end {verdict}\n\n");
     }
+    if result.substitutes > 0 {
+        let times = count(result.substitutes as usize, "time");
+        text += &format!("warning: another image stood in for one that could not be read, {times}\n\n");
+    }
     text += &format!("weights   {run}/{} ({}/{}, DINO's names)\n", BACKBONE_FILE, recipe.arch(), recipe.patch_size());
     text += &format!("next      dino-vmf features --weights {run} --data {data} --out features.safetensors\n");
     if result.knn.is_some() {

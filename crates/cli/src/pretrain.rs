@@ -3,24 +3,23 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use eval::{EvalError, Network, OnlineKnn, ReadOptions};
-use model::weights;
+use eval::{EvalError, ReadOptions};
 use serde_json::json;
-use ssl::learner::BACKBONE;
 use ssl::memory::MemoryNeed;
-use ssl::pretraining::{self, Pretraining};
+use ssl::pretraining;
 use ssl::recipe::Recipe;
 use ssl::setup::learner_options;
 use ssl::{method, view_plan::ViewShape};
-use train::run::{BACKBONE_FILE, KnnTable, RESULT_FILE, RunFolder, RunReader, RunResult};
-use train::{Outcome, Trainer};
+use train::Outcome;
+use train::run::{BACKBONE_FILE, RunFolder, RunResult};
 
 use crate::args::PretrainArgs;
+use crate::conclusion;
 use crate::device::Chosen;
 use crate::error::CliError;
 use crate::images;
 use crate::memory;
-use crate::online_knn::{self, OnlineEvaluation, input_spec, teacher};
+use crate::online_knn::{self, OnlineEvaluation, input_spec};
 use crate::outcome;
 use crate::output;
 use crate::progress::Console;
@@ -46,7 +45,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let out = args.out.clone().unwrap_or_else(|| default_out(&args.recipe.data, &recipe));
     let folder = RunFolder::open(&out, &recipe)?;
 
-    if let Some(result) = finished(&folder, &recipe)? {
+    if let Some(result) = conclusion::finished(&folder, &recipe)? {
         output::note(&format!("{}: this run is finished; give another --out to train anew", out.display()));
         print(&result, args, &out, &recipe)?;
         return Ok(ExitCode::SUCCESS);
@@ -74,19 +73,23 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         output::note(&format!("skipped because unreadable: {}", text::count(terminal.skipped(), "image")));
     }
     let stopped = |step: u64| {
+        let weights = out.join(BACKBONE_FILE).display().to_string();
         output::note(&format!(
-            "stopped after step {step} of {}. Run the same command again to continue",
+            "stopped after step {step} of {}; {weights} is the teacher of that step. Run the same command again to continue",
             recipe.total_steps()
         ));
         if args.json {
-            output::result(&json!({ "outcome": "stopped", "steps": step }).to_string())?;
+            let run = out.display().to_string();
+            let object = json!({ "outcome": "stopped", "steps": step, "run": run, "weights": weights });
+            output::result(&object.to_string())?;
         }
         Ok(ExitCode::from(stop.status()))
     };
     if let Outcome::Stopped { step } = outcome {
+        conclusion::export(&trainer, &recipe)?;
         return stopped(step);
     }
-    match finish(&trainer, &recipe, &knn, &|| stop.requested()) {
+    match conclusion::finish(&trainer, &recipe, &knn, &|| stop.requested()) {
         Ok(result) => print(&result, args, &out, &recipe).map(|()| ExitCode::SUCCESS),
         Err(CliError::Eval(EvalError::Stopped)) => stopped(trainer.step()),
         Err(error) => Err(error),
@@ -131,63 +134,6 @@ fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path) {
     for warning in recipe.warnings() {
         output::note(&format!("warning: {warning}"));
     }
-}
-
-/// The result of a run that has nothing left to do.
-fn finished(folder: &RunFolder, recipe: &Recipe) -> Result<Option<RunResult>, CliError> {
-    let total = recipe.total_steps();
-    let checkpoints = folder.checkpoints();
-    // The name alone would do for a sound folder; a damaged last checkpoint means there is work to do.
-    if checkpoints.list()?.first().is_none_or(|&(step, _)| step != total) {
-        return Ok(None);
-    }
-    let is_there = checkpoints.latest_valid()?.checkpoint.is_some_and(|checkpoint| checkpoint.step() == total);
-    let result = RunReader::open(folder.root())?.result(total).filter(|_| folder.root().join(BACKBONE_FILE).is_file());
-    Ok(result.filter(|_| is_there))
-}
-
-/// Hands the weights over and judges them.
-fn finish(
-    trainer: &Trainer<Pretraining>,
-    recipe: &Recipe,
-    knn: &OnlineEvaluation,
-    should_stop: &dyn Fn() -> bool,
-) -> Result<RunResult, CliError> {
-    let (learner, folder) = (trainer.trained().learner(), trainer.folder());
-    let metadata = input_spec(recipe).metadata();
-    let weights = weights::to_safetensors(learner.layout(), &learner.teacher, BACKBONE, metadata)?;
-    learner.device().finish()?;
-    folder.write(BACKBONE_FILE, &weights)?;
-    let table = |judge: &OnlineKnn| -> Result<KnnTable, CliError> {
-        output::note("comparing with raw pixels and with the untrained network");
-        let (vit, weights) = online_knn::untrained(recipe, learner.device())?;
-        let untrained = Network { vit: &vit, weights: &weights, device: learner.device() };
-        Ok(KnnTable {
-            k: judge.k() as u64,
-            judged: judge.describe(),
-            raw_pixels: judge.raw_pixels_top1(should_stop)?,
-            untrained: judge.network_top1(untrained, should_stop)?,
-            trained: match knn.last {
-                Some((epoch, top1)) if epoch + 1 == recipe.epochs() as u64 => top1,
-                _ => judge.network_top1(teacher(learner), should_stop)?,
-            },
-        })
-    };
-    let knn = match knn.knn.as_ref().map(table).transpose() {
-        Ok(knn) => knn,
-        Err(stopped @ CliError::Eval(EvalError::Stopped)) => return Err(stopped),
-        // The training is done and its weights are written: that it cannot be judged is no reason to fail.
-        Err(error) => {
-            output::note(&format!("no kNN: {error}"));
-            None
-        }
-    };
-    let last = RunReader::open(folder.root())?.last_record("loss")?;
-    let loss = last.and_then(|record| record["loss"].as_f64());
-    let verdict = trainer.verdict().map(str::to_owned);
-    let result = RunResult { steps: trainer.step(), loss, verdict, knn };
-    folder.write(RESULT_FILE, format!("{:#}\n", result.to_json()).as_bytes())?;
-    Ok(result)
 }
 
 fn print(result: &RunResult, args: &PretrainArgs, out: &Path, recipe: &Recipe) -> Result<(), CliError> {

@@ -18,7 +18,8 @@ impl RecipeArgs {
     /// called before, so that a typing error costs no time.
     pub fn open(&self, asked: RawRecipe) -> Result<(Arc<dyn Source>, Recipe), CliError> {
         let (train, facts) = self.data(&asked)?;
-        Ok((train, asked.resolve(&facts)?))
+        let facts = Facts { fingerprint: train.fingerprint(), ..facts };
+        Ok((train, asked.resolve(&facts)?.with_source(images::absolute(&self.data))))
     }
 
     /// The same for somebody who only looks at images: a batch that the data cannot fill is nothing to them.
@@ -53,5 +54,23 @@ impl RecipeArgs {
         self.set.iter().try_for_each(|assignment| set.set_assignment(assignment))?;
         self.keys.given().try_for_each(|(key, text, flag)| flags.set_text(key, text, flag))?;
         Ok(machine.overlaid_by(file).overlaid_by(set).overlaid_by(flags))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    #[test]
+    fn only_a_run_looks_into_the_images() {
+        let data = "--data=synthetic:train=24,size=16";
+        let views = Cli::try_parse_from(["dino-vmf", "views", data, "--out=x.png"]).unwrap();
+        let Command::Views(views) = views.command else { panic!("another command") };
+        assert_eq!(views.recipe.open_for_views().unwrap().1.facts().fingerprint, 0);
+        let run = Cli::try_parse_from(["dino-vmf", "pretrain", data, "--batch-size=8"]).unwrap();
+        let Command::Pretrain(run) = run.command else { panic!("another command") };
+        let (source, recipe) = run.recipe.open(run.recipe.asked(None).unwrap()).unwrap();
+        assert_eq!(recipe.facts().fingerprint, source.fingerprint());
     }
 }

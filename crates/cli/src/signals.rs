@@ -1,12 +1,20 @@
-//! Ctrl-C, SIGTERM and a terminal that is closed: the first asks the run to save and stop, a later one ends the process
-//! at once.
+//! Signals: those that ask a run to save and stop, and one that would end it in the middle of a file.
+//!
+//! - SIGINT (Ctrl-C), SIGTERM and SIGHUP (a closed terminal) come from a person. The first asks the run to save and stop, a
+//!   later one ends the process at once.
+//! - SIGUSR1, SIGUSR2, SIGXCPU, SIGALRM and SIGPWR come from a machine whose time is up: batch systems send them some
+//!   minutes before the end, and repeat them. They ask to save and stop, however often they come.
+//! - SIGXFSZ says that a file has reached the largest size that this process may write. It is taken note of and nothing
+//!   else, so that the write fails as on a full disk and the error names the file.
+//! - SIGPIPE is ignored by Rust programs: a reader that goes away is an ordinary error, which no command fails on.
+//! - SIGQUIT (Ctrl-\) ends the process at once, as everywhere. So does all that says the program itself is broken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
 use signal_hook::flag;
 
 use crate::error::CliError;
@@ -19,9 +27,22 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 /// Signals that come together count as one: a closing terminal sends two, and so does `timeout`.
 const ONE_REQUEST: Duration = Duration::from_secs(1);
 
+/// Those that a machine sends.
+#[cfg(target_os = "linux")]
+const NOTICES: [i32; 5] = [SIGUSR1, SIGUSR2, SIGXCPU, SIGALRM, /* SIGPWR */ 30];
+#[cfg(not(target_os = "linux"))]
+const NOTICES: [i32; 4] = [SIGUSR1, SIGUSR2, SIGXCPU, SIGALRM];
+
+/// Makes a file that is too large for this process an error of its write, in every command.
+pub fn files_that_are_too_large_are_errors() -> Result<(), CliError> {
+    let registered = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    registered.map(|_| ()).map_err(|source| CliError::Signals { source })
+}
+
 /// Whether somebody asked to stop.
 #[derive(Clone, Debug)]
 pub struct Stop {
+    /// The last signal that came; 0 for none.
     signal: Arc<AtomicUsize>,
 }
 
@@ -29,10 +50,17 @@ impl Stop {
     /// Listens for the signals from now on.
     pub fn listen(console: &Console) -> Result<Self, CliError> {
         let (armed, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let by_person = Arc::new(AtomicBool::new(false));
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        // Whoever starts a program with a signal ignored (`nohup` does) wants it to outlive that signal.
+        let is_heard = |number: &i32| !ignores(&status, *number);
         let register = || {
-            let heard = [SIGINT, SIGTERM].into_iter().chain((!hangup_is_ignored()).then_some(SIGHUP));
-            for number in heard {
+            for number in [SIGINT, SIGTERM].into_iter().chain(Some(SIGHUP).filter(is_heard)) {
                 flag::register_conditional_shutdown(number, 128 + number, armed.clone())?;
+                flag::register(number, by_person.clone())?;
+                flag::register_usize(number, signal.clone(), number as usize)?;
+            }
+            for number in NOTICES.into_iter().filter(is_heard) {
                 flag::register_usize(number, signal.clone(), number as usize)?;
             }
             Ok(())
@@ -42,10 +70,14 @@ impl Stop {
         let stop = Self { signal };
         let (watched, console) = (stop.clone(), console.clone());
         let watch = move || {
-            while !watched.requested() {
-                thread::sleep(ANSWER_WITHIN);
-            }
-            console.say("stopping: this step is finished and saved first. Once more, a second from now, ends at once, without saving");
+            let wait_for = |asked: &dyn Fn() -> bool| {
+                while !asked() {
+                    thread::sleep(ANSWER_WITHIN);
+                }
+            };
+            wait_for(&|| watched.requested());
+            console.say("stopping: this step is finished and saved first. Ctrl-C once more, a second from now, ends at once, without saving");
+            wait_for(&|| by_person.load(Ordering::Relaxed));
             thread::sleep(ONE_REQUEST);
             armed.store(true, Ordering::Relaxed);
         };
@@ -62,12 +94,6 @@ impl Stop {
     pub fn status(&self) -> u8 {
         128 + self.signal.load(Ordering::Relaxed) as u8
     }
-}
-
-/// Whether this program was told to outlive its terminal, as `nohup` does.
-fn hangup_is_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    ignores(&status, SIGHUP)
 }
 
 fn ignores(status: &str, signal: i32) -> bool {

@@ -7,7 +7,7 @@ use model::weights::{LoadOptions, LoadedVit, NetworkRole, WeightsFile};
 use ssl::recipe::{self, Recipe};
 use ssl::setup::vit_config;
 use tensor::Device;
-use train::run::{BACKBONE_FILE, Checkpoint, RunReader};
+use train::run::{BACKBONE_FILE, Checkpoint, RunReader, RunResult};
 
 use crate::error::CliError;
 use crate::online_knn::input_spec;
@@ -31,10 +31,13 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
         let recipe = recipe::of_run(&run)?;
         match newest_checkpoint(&run) {
             Ok(checkpoint) => of_run(checkpoint.path(), Some(NetworkRole::Teacher), &recipe, device)?,
-            // The last resort: the backbone that a run exports at its end carries no checksum.
+            // The last resort: the backbone that a finished run has exported, if it is what was written.
             Err(error) => {
                 let file = path.join(BACKBONE_FILE);
-                if !file.is_file() {
+                let result = run.result(recipe.total_steps());
+                // Earlier versions kept no checksum of it.
+                let is_sound = |result: RunResult| result.backbone.is_none() || run.has_backbone_of(&result);
+                if !file.is_file() || !result.is_some_and(is_sound) {
                     return Err(error);
                 }
                 output::note(&format!("no checkpoint of this run can be read; taking {}", file.display()));
@@ -42,10 +45,13 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
             }
         }
     } else if let Some(run) = run_of_checkpoint(path) {
-        // Verifies the checksum: a flipped bit would otherwise give wrong features without an error.
-        Checkpoint::read(path).map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
-        of_run(path, Some(NetworkRole::Teacher), &recipe::of_run(&RunReader::open(&run)?)?, device)?
+        // Verifies the checksum: a flipped bit would otherwise give wrong features without an error. So would the recipe of
+        // this run with the weights of another one.
+        let run = RunReader::open(&run)?;
+        run.checkpoint(path)?.map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
+        of_run(path, Some(NetworkRole::Teacher), &recipe::of_run(&run)?, device)?
     } else {
+        refuse_damaged_backbone(path)?;
         let mut file = WeightsFile::open(path)?;
         let said = InputSpec::from_metadata(file.metadata());
         let options = LoadOptions { image: said.map(|input| input.size), ..Default::default() };
@@ -69,6 +75,18 @@ fn of_run(file: &Path, role: Option<NetworkRole>, recipe: &Recipe, device: &Devi
     let options = LoadOptions { role, image: Some(config.image), heads: Some(config.heads) };
     let loaded = WeightsFile::open(file)?.load_vit(&options, device)?;
     Ok(Weights { loaded, input: input_spec(recipe), path: file.to_owned() })
+}
+
+/// An error for the backbone of a finished run that is not what the run wrote. Other files carry no checksum.
+fn refuse_damaged_backbone(path: &Path) -> Result<(), CliError> {
+    let folder = std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned));
+    let run = folder.filter(|_| path.ends_with(BACKBONE_FILE)).and_then(|folder| RunReader::open(&folder).ok());
+    let Some(run) = run else { return Ok(()) };
+    let result = RunResult::read(run.root());
+    match result.is_some_and(|result| result.backbone.is_some() && path.is_file() && !run.has_backbone_of(&result)) {
+        true => Err(CliError::DamagedBackbone { path: path.to_owned() }),
+        false => Ok(()),
+    }
 }
 
 /// The newest checkpoint of a run whose checksum is right; damaged newer ones are reported.

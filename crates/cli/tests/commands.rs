@@ -242,6 +242,25 @@ fn inspect_tells_what_a_run_holds() {
 }
 
 #[test]
+fn inspect_tells_scripts_what_a_run_and_its_files_hold() {
+    let told = run(&["inspect", "--json", run_folder()]).json();
+    assert_eq!((&told["kind"], &told["state"]), (&"run".into(), &"finished".into()));
+    assert_eq!((&told["step"], &told["saved_step"], &told["total_steps"]), (&3.into(), &3.into(), &3.into()));
+    assert_eq!(told["data"]["source"], DATA);
+    assert_eq!((&told["recipe"]["batch_size"], &told["recipe"]["arch"]), (&8.into(), &"vit_nano".into()));
+    assert_eq!((&told["checkpoints"][0]["sound"], &told["backbone"]["sound"]), (&true.into(), &true.into()));
+    assert!(told["metrics"]["loss"].is_f64() && told["knn_top1"].is_f64(), "{told}");
+    assert_eq!(told["result"]["outcome"], "finished");
+
+    let checkpoint = run(&["inspect", "--json", common::checkpoint(&RUN.1, 3).to_str().unwrap()]).json();
+    assert_eq!((&checkpoint["kind"], &checkpoint["step"]), (&"checkpoint".into(), &3.into()));
+    assert_eq!(checkpoint["run"], told["run"], "both name the run");
+    let weights = run(&["inspect", "--json", RUN.1.join("backbone.safetensors").to_str().unwrap()]).json();
+    assert_eq!((&weights["kind"], weights["tensors"].as_array().unwrap().len()), (&"weights".into(), 54));
+    assert_eq!((&weights["backbone"]["complete"], &weights["backbone"]["width"]), (&true.into(), &64.into()));
+}
+
+#[test]
 fn inspect_tells_what_a_file_holds() {
     let backbone = RUN.1.join("backbone.safetensors");
     let text = run(&["inspect", backbone.to_str().unwrap()]).succeeded().out;

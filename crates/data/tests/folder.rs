@@ -131,15 +131,20 @@ fn unreadable_images_are_errors_with_a_name() {
 }
 
 #[test]
-fn a_fingerprint_changes_with_names_sizes_and_labels_only() {
+fn a_fingerprint_changes_with_names_sizes_contents_and_labels_only() {
     let folder = TempFolder::new();
     for name in ["x/1.bmp", "y/1.bmp"] {
         folder.write_image(name, RED);
     }
     let fingerprint = || open(folder.spec(), Split::Train, 0).unwrap().fingerprint();
     let first = fingerprint();
+    let touched = std::fs::File::options().write(true).open(folder.0.join("x/1.bmp")).unwrap();
+    touched.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(5000)).unwrap();
+    assert_eq!(fingerprint(), first, "a copy with other times is the same data");
     folder.write_image("x/1.bmp", [0, 0, 0]);
-    assert_eq!(fingerprint(), first, "pixels do not count");
+    assert_ne!(fingerprint(), first, "another photograph of the same name and size is not");
+    folder.write_image("x/1.bmp", RED);
+    assert_eq!(fingerprint(), first);
     folder.write("x/1.bmp", &bmp(6, 4, RED));
     let other_size = fingerprint();
     assert_ne!(other_size, first);

@@ -179,12 +179,14 @@ fn a_list_is_all_for_training() {
 }
 
 #[test]
-fn a_fingerprint_changes_with_paths_sizes_and_labels() {
+fn a_fingerprint_changes_with_paths_sizes_contents_and_labels() {
     let folder = images();
     let fingerprint = |text: &str| open_list(&folder, "x.txt", text).unwrap().fingerprint();
     let first = fingerprint("a.bmp 0\nb.bmp 1");
     assert_ne!(fingerprint("a.bmp 1\nb.bmp 0"), first);
     assert_ne!(fingerprint("b.bmp 0\na.bmp 1"), first);
+    folder.write_image("a.bmp", [1, 2, 3]);
+    assert_ne!(fingerprint("a.bmp 0\nb.bmp 1"), first, "another photograph of the same size");
     folder.write("a.bmp", b"other");
     assert_ne!(fingerprint("a.bmp 0\nb.bmp 1"), first);
 }

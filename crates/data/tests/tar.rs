@@ -57,6 +57,14 @@ fn every_dialect_gives_the_same_images() {
 }
 
 #[test]
+fn another_image_of_the_same_name_and_size_is_other_data() {
+    let fingerprint =
+        |color| opened(&Tar::default().image("a.bmp", RED).image("b.bmp", color).0).unwrap().fingerprint();
+    assert_eq!(fingerprint(RED), fingerprint(RED));
+    assert_ne!(fingerprint(RED), fingerprint(BLUE));
+}
+
+#[test]
 fn sparse_images_are_left_out_and_counted() {
     for dialect in ["sparse_gnu", "sparse_pax"] {
         let bytes = std::fs::read(fixtures().join("tar").join(dialect).with_extension("tar")).unwrap();

@@ -97,6 +97,21 @@ pub enum Kept {
     },
     /// No checkpoint had been written.
     Nothing,
+    /// A checkpoint had been written, but somebody has taken it away.
+    Gone {
+        /// Its step.
+        step: u64,
+    },
+    /// The folder itself is gone, with whatever was in it.
+    NoFolder,
+    /// A checkpoint from before steps that were not saved, because they were trained on substitutes for images that could
+    /// not be read: when those are back, the run is to become what it would have been.
+    BeforeSubstitutes {
+        /// Its step; none where no checkpoint had been written.
+        saved: Option<u64>,
+        /// The last step that was taken.
+        step: u64,
+    },
 }
 
 impl fmt::Display for Kept {
@@ -106,6 +121,19 @@ impl fmt::Display for Kept {
             Kept::All { step } => write!(f, ". The run was saved after step {step}"),
             Kept::Checkpoint { step } => write!(f, ". The checkpoint of step {step} is intact"),
             Kept::Nothing => f.write_str(". No checkpoint had been written yet"),
+            Kept::Gone { step } => write!(f, ". The checkpoint of step {step} is not there any more"),
+            Kept::NoFolder => Ok(()),
+            Kept::BeforeSubstitutes { saved, step } => {
+                let from = match saved {
+                    Some(saved) => format!("goes on after step {saved}"),
+                    None => "begins again".to_owned(),
+                };
+                write!(
+                    f,
+                    "\nSome of the steps up to {step} were trained on other images in the place of unreadable ones, so they \
+                     were not saved: the same command {from}, and gives what it would have given with all images readable"
+                )
+            }
         }
     }
 }

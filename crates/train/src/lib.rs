@@ -21,9 +21,11 @@ pub mod reduce;
 pub mod run;
 pub mod state;
 pub mod step;
+mod substitutes;
 pub mod trainer;
 mod watch;
 
 pub use error::{Kept, NotFinite, StepError, TrainError, TrainFailure};
+pub use substitutes::Substitutes;
 pub use trainer::{LoopOptions, Outcome, Position, StepRecord, Trainable, Trainer};
 pub use watch::{Evaluation, Evaluator, Monitor, NoEvaluation, Progress};

@@ -11,7 +11,7 @@ use tensor::ops::squared_norms;
 use tensor::{DType, Device, ParamId, ParamSet, Tensor};
 
 use crate::error::{StepError, TrainFailure};
-use crate::run::{Checkpoint, Checkpoints, Element, TensorRef};
+use crate::run::{Checkpoint, Checkpoints, Element, TensorRef, Written};
 
 /// What is to be saved, by name.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ impl<'a> State<'a> {
     }
 
     /// Writes the checkpoint of a step.
-    pub(crate) fn write(self, checkpoints: &Checkpoints, step: u64, device: &Device) -> Result<(), TrainFailure> {
+    pub(crate) fn write(self, checkpoints: &Checkpoints, step: u64, device: &Device) -> Result<Written, TrainFailure> {
         let bytes: Vec<Cow<'_, [u8]>> = self.tensors.iter().map(|(_, t)| t.to_le_bytes()).collect();
         // A device that has failed gives zeros, which must not take the place of a good checkpoint.
         device.finish().map_err(StepError::from)?;
@@ -62,8 +62,7 @@ impl<'a> State<'a> {
             .zip(&bytes)
             .map(|((name, t), bytes)| TensorRef { name, shape: t.shape(), element: element(t.dtype()), bytes })
             .collect();
-        checkpoints.write(step, &tensors, &Value::Object(self.values).to_string())?;
-        Ok(())
+        Ok(checkpoints.write(step, &tensors, &Value::Object(self.values).to_string())?)
     }
 }
 
@@ -114,6 +113,15 @@ impl<'a> SavedState<'a> {
     /// A whole number that was saved as a value.
     pub fn number(&self, key: &str) -> Result<u64, StateError> {
         self.values.get(key).and_then(Value::as_u64).ok_or_else(|| missing(key))
+    }
+
+    /// A text that was saved as a value; none where that was nothing.
+    pub fn text(&self, key: &str) -> Result<Option<String>, StateError> {
+        match self.values.get(key) {
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(Value::Null) => Ok(None),
+            _ => Err(missing(key)),
+        }
     }
 
     /// A list of whole numbers that was saved as a value.

@@ -16,9 +16,10 @@ use crate::error::{Kept, NotFinite, StepError, TrainError, TrainFailure};
 use crate::feed::{Fed, Feed, can_finish};
 use crate::pace::Pace;
 use crate::reduce::Reduce;
-use crate::run::{Checkpoints, EventLog, MetricsLog, Record, RunFolder};
+use crate::run::{EventLog, MetricsLog, NOT_FINITE_FILE, Record, RunError, RunFolder};
 use crate::state::{SavedState, State, StateError};
 use crate::step;
+use crate::substitutes::Substitutes;
 use crate::watch::{Evaluator, Monitor, Progress};
 
 /// Share of the time spent waiting for data from which on that is worth a word.
@@ -98,7 +99,6 @@ pub struct Trainer<T> {
     trained: T,
     options: LoopOptions,
     folder: RunFolder,
-    checkpoints: Checkpoints,
     metrics: MetricsLog,
     events: EventLog,
     source: Arc<dyn Source>,
@@ -107,7 +107,11 @@ pub struct Trainer<T> {
     /// Records that are still to be written: no checkpoint may lie behind one that is missing.
     unwritten: Vec<Record>,
     verdict: Option<String>,
+    substitutes: Substitutes,
 }
+
+/// Where the verdict is kept in a checkpoint: a run that goes on after its last step has nothing else to judge by.
+const VERDICT: &str = "verdict";
 
 impl<T: Trainable> Trainer<T> {
     /// Goes on with the run in `folder`: from its newest usable checkpoint, or from the beginning.
@@ -119,14 +123,19 @@ impl<T: Trainable> Trainer<T> {
         monitor: &mut dyn Monitor,
     ) -> Result<Self, TrainError> {
         folder.save_changes()?;
-        let checkpoints = folder.checkpoints();
-        let recovered = checkpoints.recover()?;
+        let recovered = folder.recover()?;
         for skipped in &recovered.skipped {
-            monitor.say(&format!("{skipped}: falling back to the previous checkpoint"));
+            let what = if skipped.is_damaged { "falling back to the previous checkpoint" } else { "it is passed over" };
+            monitor.say(&format!("{skipped}: {what}"));
         }
+        let (mut verdict, mut substitutes) = (None, Substitutes::default());
         if let Some(checkpoint) = &recovered.checkpoint {
-            let restored = SavedState::of(checkpoint).and_then(|saved| trained.restore(&saved));
-            restored.map_err(|error| TrainFailure::Checkpoint {
+            let mut restore = || {
+                let saved = SavedState::of(checkpoint)?;
+                (verdict, substitutes) = (saved.text(VERDICT)?, Substitutes::restore(&saved)?);
+                trained.restore(&saved)
+            };
+            restore().map_err(|error| TrainFailure::Checkpoint {
                 path: checkpoint.path().to_owned(),
                 what: error.to_string(),
             })?;
@@ -138,10 +147,19 @@ impl<T: Trainable> Trainer<T> {
             None if folder.is_new() => {}
             None => monitor.say(&format!("{root}: no checkpoint had been written yet, so it starts over")),
         }
-        let (metrics, _) = folder.metrics(saved)?;
+        if substitutes.images > 0 {
+            monitor.say(&format!(
+                "{substitutes}. If that has been repaired since, those steps stay as they are: for what a run gives that can \
+                 read all images, begin one with another --out"
+            ));
+        }
+        let (metrics, log) = folder.metrics(saved)?;
+        if log.kept == 0 && saved.is_some_and(|step| step >= options.log_every) {
+            monitor.say("metrics.jsonl has nothing of the steps so far any more; it goes on from here");
+        }
         let events = folder.events(saved.map_or(0, |s| s + 1))?;
-        let (step, unwritten, verdict) = (saved.unwrap_or(0), Vec::new(), None);
-        Ok(Self { trained, options, folder, checkpoints, metrics, events, source, step, saved, unwritten, verdict })
+        let (step, unwritten) = (saved.unwrap_or(0), Vec::new());
+        Ok(Self { trained, options, folder, metrics, events, source, step, saved, unwritten, verdict, substitutes })
     }
 
     /// What is trained.
@@ -157,6 +175,11 @@ impl<T: Trainable> Trainer<T> {
     /// What was wrong with the run when it was last looked at, in words.
     pub fn verdict(&self) -> Option<&str> {
         self.verdict.as_deref()
+    }
+
+    /// The steps so far that were trained on substitutes for unreadable images.
+    pub fn substitutes(&self) -> Substitutes {
+        self.substitutes
     }
 
     /// The run's folder.
@@ -181,15 +204,17 @@ impl<T: Trainable> Trainer<T> {
         let mut feed = None;
         let ended = self.train(&mut feed, monitor, evaluator, stop);
         let saved = match &ended {
-            Ok(_) => self.save(),
+            Ok(_) => self.save(monitor),
             // What could not be saved is not tried a second time, and that saving fails too does not hide what ended the
             // run.
             Err(Ended { saving: true, .. }) => Ok(()),
             Err(_) if self.step == 0 => Ok(()),
-            Err(_) => self.save().or(Ok(())),
+            // Once the images can be read again, the run is to become what it would have been.
+            Err(Ended { cause, .. }) if self.ends_on_substitutes(cause) => Ok(()),
+            Err(_) => self.save(monitor).or(Ok(())),
         };
         let outcome = ended.map_err(|ended| ended.cause).and_then(|outcome| saved.map(|()| outcome));
-        outcome.map_err(|cause| TrainError { kept: self.kept(), cause })
+        outcome.map_err(|cause| TrainError { kept: self.kept(&cause), cause })
     }
 
     fn train(
@@ -219,6 +244,7 @@ impl<T: Trainable> Trainer<T> {
                 other => other?,
             };
             self.step += 1;
+            self.substitutes.note(self.step, &fed.batch);
             pace.add(self.options.loader.batch_size, feed.waited());
 
             let (images_per_second, data_wait) = pace.rates();
@@ -239,7 +265,7 @@ impl<T: Trainable> Trainer<T> {
                 pace = Pace::starting_at(feed.waited());
             }
             if self.any(last_save.elapsed() >= self.until_save())? {
-                let saved = self.save();
+                let saved = self.save(monitor);
                 self.together(saved).map_err(|ended| Ended { saving: true, ..ended })?;
                 last_save = Instant::now();
             }
@@ -279,7 +305,7 @@ impl<T: Trainable> Trainer<T> {
             "samples": batch.samples, "names": names,
         });
         // That the description could not be written must not hide why the run stopped.
-        let report = match self.folder.write("not-finite.json", format!("{identity:#}\n").as_bytes()) {
+        let report = match self.folder.write(NOT_FINITE_FILE, format!("{identity:#}\n").as_bytes()) {
             Ok(path) => format!("The batch is described in {}.", path.display()),
             Err(e) => {
                 format!("The batch could not be described in the run's folder: {e}. Its images: {}.", names.join(", "))
@@ -296,10 +322,15 @@ impl<T: Trainable> Trainer<T> {
             monitor.say(words);
         }
         let (images_per_second, data_wait) = pace.rates();
-        self.append(record.number("images_per_second", images_per_second).number("data_wait", data_wait))
+        self.append(record.number("images_per_second", images_per_second).number("data_wait", data_wait), monitor)
     }
 
-    fn append(&mut self, record: Record) -> Result<(), TrainFailure> {
+    fn append(&mut self, record: Record, monitor: &mut dyn Monitor) -> Result<(), TrainFailure> {
+        // Also between two checkpoints: nobody is helped by a run whose folder is gone.
+        self.folder.check_own()?;
+        if !self.metrics.keep_in_place()? {
+            monitor.say("metrics.jsonl was removed; it goes on from here");
+        }
         self.unwritten.push(record);
         self.write_records()
     }
@@ -332,7 +363,8 @@ impl<T: Trainable> Trainer<T> {
             return Ok(());
         }
         let record = Record::new(self.step).whole("epoch", epoch as i64);
-        self.append(found.numbers.iter().fold(record, |record, (key, value)| record.number(key, *value)))
+        let record = found.numbers.iter().fold(record, |record, (key, value)| record.number(key, *value));
+        self.append(record, monitor)
     }
 
     fn until_save(&self) -> Duration {
@@ -340,26 +372,50 @@ impl<T: Trainable> Trainer<T> {
         if self.saved.is_none() { every.min(FIRST_SAVE) } else { every }
     }
 
-    fn save(&mut self) -> Result<(), TrainFailure> {
+    fn save(&mut self, monitor: &mut dyn Monitor) -> Result<(), TrainFailure> {
         if self.saved == Some(self.step) {
             return Ok(());
         }
+        self.folder.check_own()?;
         self.write_records()?;
         self.metrics.sync()?;
         let mut state = State::default();
         self.trained.save(&mut state);
+        self.substitutes.save(&mut state);
+        state.value(VERDICT, self.verdict.clone());
         if let Some(name) = state.not_finite() {
             return Err(TrainFailure::State { name, step: self.step });
         }
-        state.write(&self.checkpoints, self.step, self.trained.device())?;
+        let written = state.write(&self.folder.checkpoints(), self.step, self.trained.device());
+        // A folder that goes while a checkpoint is written shows as a file that cannot be renamed.
+        let written = written.or_else(|error| self.folder.check_own().map_err(TrainFailure::from).and(Err(error)))?;
+        if let Some(moved) = written.moved {
+            let (path, moved) = (written.path.display(), moved.display());
+            monitor.say(&format!("{path} was not of this run, which has written its own: the other is now {moved}"));
+        }
         self.saved = Some(self.step);
+        self.folder.note_saved(self.step);
         Ok(())
     }
 
+    /// Whether unreadable images end the run, after others have stood in for them in steps that are not saved yet.
+    fn ends_on_substitutes(&self, cause: &TrainFailure) -> bool {
+        let unreadable =
+            matches!(cause, TrainFailure::Data(LoaderError::TooManyBad { .. } | LoaderError::NothingReadable { .. }));
+        unreadable && self.substitutes.are_after(self.saved.unwrap_or(0))
+    }
+
+    fn is_there(&self, step: u64) -> bool {
+        self.folder.checkpoints().list().is_ok_and(|found| found.iter().any(|&(there, _)| there == step))
+    }
+
     /// What a run that fails now leaves behind.
-    fn kept(&self) -> Kept {
+    fn kept(&self, cause: &TrainFailure) -> Kept {
         match self.saved {
+            _ if matches!(cause, TrainFailure::Run(RunError::FolderLost { .. })) => Kept::NoFolder,
+            Some(step) if !self.is_there(step) => Kept::Gone { step },
             Some(step) if step == self.step => Kept::All { step },
+            saved if self.ends_on_substitutes(cause) => Kept::BeforeSubstitutes { saved, step: self.step },
             Some(step) => Kept::Checkpoint { step },
             None if self.step == 0 => Kept::NotBegun,
             None => Kept::Nothing,

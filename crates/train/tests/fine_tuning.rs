@@ -1,6 +1,7 @@
 //! The skeleton of fine-tuning: a linear layer on the class token, trained with the backbone by crate `train` alone. It
 //! learns, it is killed in the middle and goes on to the bits of an unbroken run, and what ends it saves first.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +17,7 @@ use train::curve::{Curve, cosine};
 use train::feed::Fed;
 use train::optimizer::{Clip, Optimizer, OptimizerOptions, StepValues, Treatment};
 use train::reduce::{Alone, Reduce};
-use train::run::{Comparison, Record, RunConfig, RunFolder, RunReader};
+use train::run::{Comparison, Digests, Record, RunConfig, RunFolder, RunReader};
 use train::state::{SavedState, State, StateError};
 use train::step::{self, StepReport, Trained};
 use train::{
@@ -29,6 +30,9 @@ const BATCH: usize = 16;
 const EPOCHS: u64 = 30;
 const SIDE: usize = 32;
 const CLASSES: usize = 10;
+/// Of the images, those that may be unreadable.
+const BAD_SHARE: f64 = 0.05;
+const VERDICT: &str = "nothing is wrong, but it could be";
 const RARELY: Duration = Duration::from_secs(600);
 
 struct Silent;
@@ -49,6 +53,14 @@ impl RunConfig for Settings {
 
     fn compare(&self, saved: &str) -> Result<Comparison, Box<dyn std::error::Error + Send + Sync>> {
         if saved == self.to_toml() { Ok(Comparison::Same) } else { Err("another training".into()) }
+    }
+
+    fn digests(&self) -> Digests {
+        Digests { recipe: "fine-tuning".to_owned(), data: "synthetic".to_owned() }
+    }
+
+    fn total_steps(&self) -> u64 {
+        EPOCHS * (IMAGES / BATCH) as u64
     }
 
     fn keep_checkpoints(&self) -> usize {
@@ -149,7 +161,7 @@ impl Trainable for FineTuning {
 
     fn describe(&mut self, _: &Fed, at: Position, record: Record) -> Result<StepRecord, StepError> {
         let record = record.number("loss", self.last.loss).number("gradient_norm", self.last.gradient.norm);
-        Ok(StepRecord { record: record.number("lr", self.values(at).lr), verdict: None })
+        Ok(StepRecord { record: record.number("lr", self.values(at).lr), verdict: Some(VERDICT.to_owned()) })
     }
 
     fn save<'a>(&'a self, state: &mut State<'a>) {
@@ -168,6 +180,10 @@ fn synthetic() -> Arc<dyn Source> {
 }
 
 fn open_with(training: FineTuning, folder: &Path, save_every: Duration) -> Trainer<FineTuning> {
+    open_told(training, folder, save_every, &mut Silent)
+}
+
+fn open_told(training: FineTuning, folder: &Path, save_every: Duration, to: &mut dyn Monitor) -> Trainer<FineTuning> {
     // Mild distortions: what tells the classes apart is small and in the colours' places.
     let never = PerKind { global1: 0.0, global2: 0.0, local: 0.0 };
     let views = MultiCrop {
@@ -180,11 +196,11 @@ fn open_with(training: FineTuning, folder: &Path, save_every: Duration) -> Train
         solarize_probability: never,
         ..MultiCrop::dino()
     };
-    let loader = LoaderConfig { batch_size: BATCH, views, max_bad_share: 0.0, ..LoaderConfig::default() };
+    let loader = LoaderConfig { batch_size: BATCH, views, max_bad_share: BAD_SHARE, ..LoaderConfig::default() };
     let options = LoopOptions { loader, epochs: EPOCHS, log_every: 1, evaluate_every: 0, save_every };
     let folder = RunFolder::open(folder, &Settings).unwrap();
     let source = training.source.clone();
-    Trainer::open(training, options, folder, source, &mut Silent).unwrap()
+    Trainer::open(training, options, folder, source, to).unwrap()
 }
 
 fn open(folder: &Path, source: Arc<dyn Source>, save_every: Duration) -> Trainer<FineTuning> {
@@ -236,10 +252,11 @@ fn a_classifier_on_the_class_token_learns_and_survives_a_kill_to_the_bit() {
     assert!(last < 0.8 * first, "the loss fell from {first:.3} to {last:.3}");
 }
 
-/// A source in which no image can be read once a file is gone.
+/// A source of which every `each`th image cannot be read once a file is gone.
 struct Unplugged {
     source: Arc<dyn Source>,
     switch: PathBuf,
+    each: usize,
 }
 
 impl Source for Unplugged {
@@ -249,7 +266,8 @@ impl Source for Unplugged {
 
     fn fetch(&self, index: usize, limits: &DecodeLimits, bytes: &mut Vec<u8>) -> Result<Stored, ReadError> {
         // There is no image behind the last one, which is as good a reason as any.
-        let index = if self.switch.exists() { index } else { self.len() };
+        let is_gone = index.is_multiple_of(self.each) && !self.switch.exists();
+        let index = if is_gone { self.len() } else { index };
         self.source.fetch(index, limits, bytes)
     }
 
@@ -274,10 +292,11 @@ impl Source for Unplugged {
     }
 }
 
-/// Takes the data away after some steps.
+/// Takes the data away after some steps, and keeps what it is told.
 struct Unplugs {
     switch: PathBuf,
     after: u64,
+    told: Vec<String>,
 }
 
 impl Monitor for Unplugs {
@@ -287,7 +306,10 @@ impl Monitor for Unplugs {
         }
     }
 
-    fn say(&mut self, _: &str) {}
+    fn say(&mut self, text: &str) {
+        self.told.push(text.to_owned());
+    }
+
     fn skipped(&mut self, _: &BadSample) {}
 }
 
@@ -296,8 +318,8 @@ fn a_run_whose_data_is_gone_is_saved_and_goes_on_when_it_is_back() {
     let folder = tempfile::tempdir().unwrap();
     let (switch, run) = (folder.path().join("plugged in"), folder.path().join("run"));
     fs::write(&switch, "").unwrap();
-    let source = || Arc::new(Unplugged { source: synthetic(), switch: switch.clone() });
-    let mut monitor = Unplugs { switch: switch.clone(), after: 7 };
+    let source = || Arc::new(Unplugged { source: synthetic(), switch: switch.clone(), each: 1 });
+    let mut monitor = Unplugs { switch: switch.clone(), after: 7, told: Vec::new() };
     let mut trainer = open(&run, source(), RARELY);
     let error = trainer.run(&mut monitor, &mut NoEvaluation, &|| false).unwrap_err();
     assert!(matches!(error.cause, TrainFailure::Data(_)), "{error}");
@@ -313,6 +335,52 @@ fn a_run_whose_data_is_gone_is_saved_and_goes_on_when_it_is_back() {
     assert_eq!(trainer.step(), step, "nothing of what was learnt is lost");
     let weights = finish(&mut trainer);
     assert!(weights == finish(&mut open(&folder.path().join("unbroken"), synthetic(), RARELY)));
+}
+
+/// A run that is stopped after five steps and goes on until too many of its images are gone. How it failed, what it says
+/// when it goes on with all of them back, and whether it then ends as an unbroken one.
+fn lose_some_images(save_every: Duration) -> (Kept, Vec<String>, bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let (switch, run) = (folder.path().join("plugged in"), folder.path().join("run"));
+    fs::write(&switch, "").unwrap();
+    // Twice as many as may be unreadable: some are substituted before there are too many.
+    let source = || Arc::new(Unplugged { source: synthetic(), switch: switch.clone(), each: 10 });
+    let mut trainer = open(&run, source(), RARELY);
+    let calls = Cell::new(0);
+    let after_five = || calls.replace(calls.get() + 1) == 5;
+    let stopped = trainer.run(&mut Silent, &mut NoEvaluation, &after_five).unwrap();
+    assert_eq!(stopped, Outcome::Stopped { step: 5 });
+    drop(trainer);
+
+    let mut monitor = Unplugs { switch: switch.clone(), after: 7, told: Vec::new() };
+    let mut trainer = open(&run, source(), save_every);
+    assert_eq!(trainer.verdict(), Some(VERDICT), "what was wrong is known before the next look");
+    let error = trainer.run(&mut monitor, &mut NoEvaluation, &|| false).unwrap_err();
+    assert!(matches!(error.cause, TrainFailure::Data(_)), "{error}");
+    assert!(trainer.substitutes().images > 0, "the images went too quickly for this test");
+    drop(trainer);
+
+    fs::write(&switch, "").unwrap();
+    let mut trainer = open_told(FineTuning::new(source()), &run, RARELY, &mut monitor);
+    let weights = finish(&mut trainer);
+    let is_same = weights == finish(&mut open(&folder.path().join("unbroken"), synthetic(), RARELY));
+    (error.kept, monitor.told, is_same)
+}
+
+#[test]
+fn steps_on_substitutes_are_not_saved_when_unreadable_images_end_the_run() {
+    let (kept, told, is_same) = lose_some_images(RARELY);
+    assert!(matches!(kept, Kept::BeforeSubstitutes { saved: Some(5), .. }), "{kept:?}");
+    assert!(kept.to_string().contains("the same command goes on after step 5"), "{kept}");
+    assert!(is_same, "with its images back, the run is what it would have been");
+    assert!(!told.iter().any(|text| text.contains("stood in")), "{told:?}");
+}
+
+#[test]
+fn a_run_that_has_saved_steps_on_substitutes_says_so_when_it_goes_on() {
+    let (_, told, is_same) = lose_some_images(Duration::ZERO);
+    assert!(!is_same, "nothing to tell");
+    assert!(told.iter().any(|text| text.contains("another image stood in for one that could not be read")), "{told:?}");
 }
 
 #[test]

@@ -126,6 +126,7 @@ mod tests {
             "features --weights w --data d --out f.npy --precision bf16 --force",
             "eval knn --weights w --data d --k 10,20 --precision f32 --json",
             "inspect w",
+            "inspect w --json",
             "bench step --arch vit_tiny --patch-size 16 --batch-size 8 --local-crops 6 --out-dim 4096 --steps 5 \
              --device cpu --json",
             "bench data --data d --batch-size 8 --local-crops 6 --workers 2 --seconds 3 --json",

@@ -139,10 +139,26 @@ pub struct InspectArgs {
     /// A run folder, a checkpoint or a safetensors file
     #[arg(value_name = "W")]
     pub weights: PathBuf,
+    /// Print it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Examples of `inspect`.
 pub const INSPECT_EXAMPLES: &str = "\
 Examples:
   dino-vmf inspect runs/photos                      its recipe, how far it is, its last metrics, its checkpoints
-  dino-vmf inspect dino_vits16.safetensors          its tensors by group, and whether a backbone is complete in it";
+  dino-vmf inspect dino_vits16.safetensors          its tensors by group, and whether a backbone is complete in it
+  dino-vmf inspect runs/photos --json               the same for scripts
+
+The state of a run is running (a process is training it), finished, stopped (it ended in order before its last step),
+killed, or unfinished where that is not known. `step` is the last one in its log, `saved_step` the one it goes on from.
+
+With --json, `kind` says what W is:
+  run         path, run (its name), state, step, saved_step, total_steps, steps_per_epoch, data, recipe, metrics (the last
+              record of a step), knn_top1, checkpoints (file, step, bytes, sound, problem), backbone (bytes, step,
+              sound) and result; null where there is none
+  checkpoint  path, bytes, tensors (name, element, shape), metadata, step, run, backbone
+  weights     path, bytes, tensors, metadata, backbone (complete, width, blocks, heads, patch_size, image_size, channels,
+              problem)
+  features    path, bytes, tensors, metadata";

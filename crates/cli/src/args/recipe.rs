@@ -117,8 +117,9 @@ Examples:
   dino-vmf pretrain --recipe recipes/synthetic.toml --set epochs=50 --set teacher_temp=0.05
       a recipe with two keys changed
 
-Ctrl-C saves and stops. The same command again continues, also after a crash or a kill; the result is bit for bit
-that of an unbroken run.";
+Ctrl-C saves and stops; so do SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU and SIGALRM, which batch systems send. The run's
+backbone.safetensors is then the teacher of the last step. The same command again continues, also after a crash or a kill;
+the result is bit for bit that of an unbroken run.";
 
 /// The long help of `pretrain`.
 pub fn pretrain_help() -> String {

@@ -126,6 +126,16 @@ pub fn checkpoint(run: &Path, step: u64) -> PathBuf {
     run.join(format!("checkpoints/step-{step:08}.safetensors"))
 }
 
+/// What a checkpoint holds, whichever run it belongs to: its header without that, and its tensors.
+pub fn learnt(path: &Path) -> (Value, Vec<u8>) {
+    let bytes = fs::read(path).expect("a checkpoint");
+    let length = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")) as usize;
+    let mut header: Value = serde_json::from_slice(&bytes[8..8 + length]).expect("a header is JSON");
+    let metadata = header["__metadata__"].as_object_mut().expect("it has metadata");
+    assert!(metadata.remove("run").is_some() && metadata.remove("checksum").is_some());
+    (header, bytes[8 + length..].to_vec())
+}
+
 /// How many checkpoints a run has now.
 pub fn checkpoints(run: &Path) -> usize {
     let is_whole = |entry: &fs::DirEntry| entry.path().extension().is_some_and(|e| e == "safetensors");

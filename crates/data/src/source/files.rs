@@ -1,6 +1,6 @@
-//! Images that are files of their own: reading one, and asking for the sizes of many.
+//! Images that are files of their own: reading one, and asking for sizes and contents of many.
 
-use super::{ReadError, Stored, parallel};
+use super::{ReadError, Stored, content, parallel};
 use crate::decode::DecodeLimits;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -28,6 +28,19 @@ pub(super) fn read(
         return Err(ReadError::FileTooLarge { name: name(), limit });
     }
     Ok(Stored::File)
+}
+
+/// Digests of what is in many files: see [`content`].
+pub(super) fn contents(count: usize, path: impl Fn(usize) -> PathBuf + Sync) -> Vec<u64> {
+    content::digests(count, |i| {
+        let path = path(i);
+        let about = fs::metadata(&path)?;
+        if !about.is_file() {
+            // Opening a pipe would wait for somebody to write to it.
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        content::digest(&File::open(&path)?, 0, about.len())
+    })
 }
 
 /// Sizes of many files. One that cannot be asked counts as size 0.

@@ -150,6 +150,7 @@ impl Source for FolderSource {
             for (index, size) in sizes.into_iter().enumerate() {
                 hash.add_entry(self.relative(index).as_os_str().as_encoded_bytes(), size, self.label(index));
             }
+            hash.add_contents(&files::contents(self.len(), |index| self.root.join(self.relative(index))));
             hash.add_classes(&self.class_names);
             hash.finish()
         })

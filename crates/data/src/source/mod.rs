@@ -5,6 +5,7 @@
 
 mod cache;
 mod cifar;
+mod content;
 mod error;
 mod files;
 mod folder;
@@ -37,7 +38,7 @@ pub use synthetic::{SyntheticSettings, SyntheticSource};
 use crate::Image;
 use crate::decode::DecodeLimits;
 use random::StableHash;
-use ranges::Table;
+use ranges::{Table, read_at};
 use text::count;
 
 /// A data set: a numbered list of images, read in any order.
@@ -74,7 +75,8 @@ pub trait Source: Send + Sync {
     /// The source in one line for people: `/data/pets: 7,390 images in 37 classes`.
     fn describe(&self) -> String;
 
-    /// A hash of the list of entries and labels, not of pixels: a resumed run checks that its data is still the same.
+    /// A hash of names, sizes, labels and contents: a resumed run checks that its data is still the same. Where there are
+    /// very many images, the contents of some stand for all.
     fn fingerprint(&self) -> u64;
 
     /// Warnings about the data that are no errors: members left out, an index that could not be cached.
@@ -130,6 +132,11 @@ impl Fingerprint {
         self.add(name);
         self.add(&bytes.to_le_bytes());
         self.add(&label.map_or(u64::MAX, u64::from).to_le_bytes());
+    }
+
+    /// Adds what is in the images.
+    pub(crate) fn add_contents(&mut self, digests: &[u64]) {
+        digests.iter().for_each(|digest| self.add(&digest.to_le_bytes()));
     }
 
     /// Adds the classes that labels mean.

@@ -3,7 +3,7 @@
 //!
 //! A parser's whole work is to fill a [`Table`]. Reading is the same for all: open the file, read the range.
 
-use super::{Fingerprint, ReadError, Source, Stored, describe};
+use super::{Fingerprint, ReadError, Source, Stored, content, describe};
 use crate::decode::DecodeLimits;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -128,16 +128,20 @@ impl RangeSource {
         Self { spec, table, open, fingerprint: OnceLock::new() }
     }
 
-    /// Reads a range into memory that is used again.
-    fn read_range(&self, range: &Range, bytes: &mut Vec<u8>) -> io::Result<()> {
-        let number = range.file as usize;
-        let path = &self.table.files[number];
-        let Some(slot) = self.open.get(number) else { return fill(&File::open(path)?, path, range, bytes) };
+    /// Does something with a file of the table.
+    fn with_file<T>(&self, number: u32, work: impl FnOnce(&File, &Path) -> io::Result<T>) -> io::Result<T> {
+        let path = &self.table.files[number as usize];
+        let Some(slot) = self.open.get(number as usize) else { return work(&File::open(path)?, path) };
         if let Some(file) = slot.get() {
-            return fill(file, path, range, bytes);
+            return work(file, path);
         }
         let file = File::open(path)?;
-        fill(slot.get_or_init(|| file), path, range, bytes)
+        work(slot.get_or_init(|| file), path)
+    }
+
+    /// Reads a range into memory that is used again.
+    fn read_range(&self, range: &Range, bytes: &mut Vec<u8>) -> io::Result<()> {
+        self.with_file(range.file, |file, path| fill(file, path, range, bytes))
     }
 }
 
@@ -163,7 +167,7 @@ fn fill(file: &File, path: &Path, range: &Range, bytes: &mut Vec<u8>) -> io::Res
 }
 
 /// Reads from a place in a file that several threads use at once.
-fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(super) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     #[cfg(unix)]
     return std::os::unix::fs::FileExt::read_at(file, bytes, offset);
     #[cfg(windows)]
@@ -224,6 +228,11 @@ impl Source for RangeSource {
                 let name = self.table.names.get(index).unwrap_or_default();
                 hash.add_entry(name.as_bytes(), range.bytes, self.label(index));
             }
+            let digest = |index: usize| {
+                let range = &self.table.ranges[index];
+                self.with_file(range.file, |file, _| content::digest(file, range.offset, range.bytes))
+            };
+            hash.add_contents(&content::digests(self.len(), digest));
             hash.add_classes(&self.table.class_names);
             hash.finish()
         })

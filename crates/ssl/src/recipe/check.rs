@@ -15,7 +15,7 @@ pub struct Facts {
     pub width: usize,
     /// Whether the images have labels, for the online kNN evaluation; training never sees them.
     pub labelled: bool,
-    /// Which images they are: a hash of their list. A run is only continued on the same.
+    /// Which images they are: a hash of their names, sizes, labels and contents. A run is only continued on the same.
     pub fingerprint: u64,
 }
 
@@ -80,6 +80,16 @@ impl Recipe {
     /// The data that the recipe was resolved for.
     pub fn facts(&self) -> Facts {
         self.facts
+    }
+
+    /// Where the data is, as the user named it; none where nobody said.
+    pub fn source(&self) -> Option<&str> {
+        self.source.as_deref()
+    }
+
+    /// The same recipe, which remembers where its data is. A run may go on with the same images in another place.
+    pub fn with_source(self, source: String) -> Self {
+        Self { source: Some(source), ..self }
     }
 
     /// Steps in an epoch: full batches only.

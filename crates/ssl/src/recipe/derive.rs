@@ -187,6 +187,7 @@ impl RawRecipe {
             keep_checkpoints: self.keep_checkpoints.or_default(2),
             log_every: self.log_every.or_default(10),
             facts: *facts,
+            source: None,
         };
         check(&recipe)?;
         Ok(recipe)

@@ -3,10 +3,12 @@
 use std::error::Error;
 use std::fmt;
 
-use train::run::{Comparison, Difference, RunConfig};
+use random::StableHash;
+use train::run::{Comparison, Difference, Digests, RunConfig};
 
+use super::check::Facts;
 use super::fields::{KEYS, OnResume, Recipe};
-use super::parse::FACTS;
+use super::parse::{FACTS, SOURCE};
 
 /// Why a value is what it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,12 +51,14 @@ impl Recipe {
     /// The complete recipe as TOML, each value with its origin as a comment. Reads back as an equal recipe.
     pub fn to_toml(&self) -> String {
         let facts = &self.facts;
+        let quoted = |source: &String| format!("{SOURCE} = {}\n", toml::Value::String(source.clone()));
+        let source = self.source.as_ref().map(quoted).unwrap_or_default();
         format!(
             "# The resolved recipe of a run: every value, and where it came from.\n\
              # As `--recipe` of another run it sets all of them.\n\n\
              {}\n\
              # What the values were derived for.\n\
-             [{FACTS}]\nimages = {}\nheight = {}\nwidth = {}\nlabelled = {}\nfingerprint = \"{:016x}\"\n",
+             [{FACTS}]\n{source}images = {}\nheight = {}\nwidth = {}\nlabelled = {}\nfingerprint = \"{:016x}\"\n",
             self.aligned("", " = ", "  # "),
             facts.images,
             facts.height,
@@ -91,18 +95,32 @@ impl Recipe {
         };
         compare("number of images", saved.images.to_string(), now.images.to_string());
         let list = |fingerprint: u64| format!("{fingerprint:016x}");
-        compare("list of images (its hash)", list(saved.fingerprint), list(now.fingerprint));
+        compare("images (hash of names, sizes and contents)", list(saved.fingerprint), list(now.fingerprint));
         if differences.is_empty() { Ok(()) } else { Err(differences) }
     }
 }
 
+fn is_of_kind(name: &str, kind: OnResume) -> bool {
+    KEYS.iter().any(|key| key.name == name && key.on_resume == kind)
+}
+
 impl Recipe {
+    /// What a run of this recipe that goes on with the recipe `now` has to save anew.
+    fn changes(&self, now: &Recipe) -> Vec<Difference> {
+        let mut changes = self.differences(now, OnResume::Free);
+        let shown = |source: &Option<String>| source.clone().unwrap_or_else(|| "nothing".to_owned());
+        if now.source.is_some() && self.source != now.source {
+            let (saved, now) = (shown(&self.source), shown(&now.source));
+            changes.push(Difference { key: "place of the data".to_owned(), saved, now });
+        }
+        changes
+    }
+
     /// The keys of one kind whose values differ.
     fn differences(&self, now: &Recipe, kind: OnResume) -> Vec<Difference> {
-        let is_of_kind = |name: &str| KEYS.iter().any(|key| key.name == name && key.on_resume == kind);
         let now = now.explain();
         let value_now = |name: &str| now.iter().find(|line| line.key == name).map(|line| line.value.clone());
-        let saved = self.explain().into_iter().filter(|line| is_of_kind(line.key));
+        let saved = self.explain().into_iter().filter(|line| is_of_kind(line.key, kind));
         saved
             .filter_map(|Line { key, value: saved, .. }| {
                 let now = value_now(key).unwrap_or_else(|| "nothing".to_owned());
@@ -121,9 +139,24 @@ impl RunConfig for Recipe {
         let saved = Recipe::from_toml(saved, "config.toml")?;
         Ok(match saved.same_run(self) {
             Err(differences) => Comparison::Other(differences),
-            Ok(()) if saved == *self => Comparison::Same,
-            Ok(()) => Comparison::Continues(saved.differences(self, OnResume::Free)),
+            Ok(()) => match saved.changes(self) {
+                changes if changes.is_empty() => Comparison::Same,
+                changes => Comparison::Continues(changes),
+            },
         })
+    }
+
+    fn digests(&self) -> Digests {
+        let mut hash = StableHash::new();
+        for Line { key, value, .. } in self.explain().iter().filter(|line| is_of_kind(line.key, OnResume::Fixed)) {
+            hash.write(format!("{key} = {value}\n").as_bytes());
+        }
+        let Facts { images, fingerprint, .. } = self.facts;
+        Digests { recipe: format!("{:016x}", hash.finish()), data: format!("{images}:{fingerprint:016x}") }
+    }
+
+    fn total_steps(&self) -> u64 {
+        self.total_steps()
     }
 
     fn keep_checkpoints(&self) -> usize {
@@ -133,7 +166,7 @@ impl RunConfig for Recipe {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Facts, RawRecipe, keys};
+    use super::super::{RawRecipe, keys};
     use super::*;
 
     const CIFAR: Facts = Facts { images: 50_000, height: 32, width: 32, labelled: true, fingerprint: 7 };
@@ -185,6 +218,34 @@ mod tests {
     }
 
     #[test]
+    fn the_place_of_the_data_is_remembered_and_may_change() {
+        let here = resolve("").with_source("/data/\"my\" photos\n".to_owned());
+        let text = here.to_toml();
+        let saved = Recipe::from_toml(&text, "config.toml").unwrap();
+        assert_eq!(saved.source(), Some("/data/\"my\" photos\n"));
+        assert_eq!(here.compare(&text).unwrap(), Comparison::Same);
+        let moved = resolve("").with_source("/mnt/photos".to_owned());
+        match moved.compare(&text).unwrap() {
+            Comparison::Continues(changes) => {
+                assert_eq!(changes[0].to_string(), "place of the data: /data/\"my\" photos\n saved, /mnt/photos now");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(moved.digests(), here.digests(), "it is the same run");
+        assert!(matches!(here.compare(&resolve("").to_toml()).unwrap(), Comparison::Continues(_)), "it was not known");
+    }
+
+    #[test]
+    fn digests_are_of_what_shapes_the_result() {
+        let here = resolve("").digests();
+        assert_eq!(resolve("workers = 3\nlog_every = 1\nknn_k = 5").digests(), here);
+        assert_ne!(resolve("seed = 4").digests().recipe, here.recipe);
+        assert_eq!(resolve("seed = 4").digests().data, here.data);
+        let other = RawRecipe::default().resolve(&Facts { fingerprint: 8, ..CIFAR }).unwrap().digests();
+        assert_ne!(other.data, here.data);
+    }
+
+    #[test]
     fn more_images_are_another_run() {
         let all = "epochs = 3\nout_dim = 512\nmomentum_teacher = 0.99\nbatch_size = 8";
         let more = RawRecipe::from_toml(all, "f").unwrap().resolve(&Facts { images: 50_001, ..CIFAR }).unwrap();
@@ -198,7 +259,7 @@ mod tests {
         let other = RawRecipe::default().resolve(&Facts { fingerprint: 8, ..CIFAR }).unwrap();
         let differences = resolve("").same_run(&other).unwrap_err();
         let shown = differences[0].to_string();
-        assert_eq!(shown, "list of images (its hash): 0000000000000007 saved, 0000000000000008 now");
+        assert_eq!(shown, "images (hash of names, sizes and contents): 0000000000000007 saved, 0000000000000008 now");
     }
 
     #[test]

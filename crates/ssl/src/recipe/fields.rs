@@ -108,9 +108,14 @@ macro_rules! recipe {
 
         /// A complete, checked recipe. Made only by [`RawRecipe::resolve`].
         ///
-        /// Equal recipes have equal values on equal data; where a value came from does not count.
+        /// Equal recipes have equal values on equal data; where a value came from does not count, nor where the data is.
         #[derive(Clone, Debug)]
-        pub struct Recipe { $(pub(super) $key: Sourced<$type>,)+ pub(super) facts: Facts }
+        pub struct Recipe {
+            $(pub(super) $key: Sourced<$type>,)+
+            pub(super) facts: Facts,
+            /// The data's place as the user named it, where that is known.
+            pub(super) source: Option<String>,
+        }
 
         impl Recipe {
             $($(#[doc = $doc])+ pub fn $key(&self) -> $type { self.$key.value })+

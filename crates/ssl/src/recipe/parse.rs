@@ -11,6 +11,8 @@ use super::fields::{RawRecipe, Recipe};
 
 /// The table of a saved configuration that says which data it was resolved for.
 pub(super) const FACTS: &str = "data";
+/// In that table, where the data is. Runs of earlier versions do not say.
+pub(super) const SOURCE: &str = "source";
 
 impl RawRecipe {
     /// Reads a recipe file.
@@ -78,7 +80,8 @@ impl Recipe {
             labelled: fact("labelled")?.as_bool().ok_or_else(|| missing("labelled"))?,
             fingerprint: fingerprint.ok_or_else(|| missing("fingerprint"))?,
         };
-        RawRecipe::from_toml(text, place)?.resolve(&facts)
+        let source = table.get(FACTS).and_then(|facts| facts.get(SOURCE)?.as_str()).map(str::to_owned);
+        Ok(Self { source, ..RawRecipe::from_toml(text, place)?.resolve(&facts)? })
     }
 }
 

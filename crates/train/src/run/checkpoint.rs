@@ -1,22 +1,27 @@
 //! The checkpoints of a run: written so that a crash cannot harm an earlier one, read newest first.
 
+use std::cmp::Reverse;
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use files::safetensors::WriteError;
-use files::{UNFINISHED, remove_if_there};
+use files::{finished_name, remove_if_there};
 
 use super::atomic::replace;
 use super::error::RunError;
 use super::format::{Checkpoint, Damage, TensorRef, unwritten};
+use super::identity::Identity;
 
-/// A folder of files `step-00001234.safetensors`.
+/// A folder of files `step-00001234.safetensors`, of which those of one run are written and removed. Others may lie among
+/// them: they are never used, changed or removed.
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     folder: PathBuf,
     keep: usize,
+    owner: Identity,
 }
 
 /// A checkpoint that could not be used.
@@ -26,6 +31,8 @@ pub struct Skipped {
     pub path: PathBuf,
     /// What is wrong with it.
     pub reason: String,
+    /// Whether the run's own checkpoint is lost. If not, it is somebody else's file.
+    pub is_damaged: bool,
 }
 
 impl fmt::Display for Skipped {
@@ -39,117 +46,169 @@ impl fmt::Display for Skipped {
 pub struct Recovered {
     /// The newest usable checkpoint; none in a run that has not saved one yet.
     pub checkpoint: Option<Checkpoint>,
-    /// Newer ones that are damaged, newest first.
+    /// Newer ones that cannot be used, newest first.
     pub skipped: Vec<Skipped>,
 }
 
+/// A checkpoint that has been written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The file.
+    pub path: PathBuf,
+    /// Where somebody else's file of that name is now.
+    pub moved: Option<PathBuf>,
+}
+
 impl Checkpoints {
-    /// The checkpoints in `folder`, of which the newest `keep` (at least one) stay.
-    pub fn new(folder: PathBuf, keep: usize) -> Self {
-        Self { folder, keep: keep.max(1) }
+    /// The checkpoints of `owner` in `folder`, of which the newest `keep` (at least one) stay.
+    pub(super) fn new(folder: PathBuf, keep: usize, owner: Identity) -> Self {
+        Self { folder, keep: keep.max(1), owner }
     }
 
-    /// All checkpoints by step, newest first. They may be damaged.
+    /// All checkpoints by step, newest first. They may be damaged, or another run's.
     pub fn list(&self) -> Result<Vec<(u64, PathBuf)>, RunError> {
-        let mut found: Vec<(u64, PathBuf)> =
-            self.files()?.into_iter().filter_map(|path| Some((step_of(&path)?, path))).collect();
-        found.sort_by_key(|&(step, _)| std::cmp::Reverse(step));
-        Ok(found)
-    }
-
-    fn files(&self) -> Result<Vec<PathBuf>, RunError> {
-        let failed = |source| RunError::reading(&self.folder, source);
-        match fs::read_dir(&self.folder) {
-            Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect(),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(failed(error)),
-        }
+        list(&self.folder)
     }
 
     /// Saves a checkpoint after `step` steps, then removes those that are no longer to be kept.
     ///
     /// The tensors go straight from where they are to the disk. Older checkpoints are removed only when the new one is
     /// durable. Those of a later step are removed too: the run has come back from before them, so they were unusable.
-    pub fn write(&self, step: u64, tensors: &[TensorRef<'_>], state: &str) -> Result<PathBuf, RunError> {
+    pub fn write(&self, step: u64, tensors: &[TensorRef<'_>], state: &str) -> Result<Written, RunError> {
         let path = self.folder.join(file_name(step));
-        let writer = unwritten(step, tensors, state).map_err(|error| match error {
+        let writer = unwritten(step, tensors, state, &self.owner).map_err(|error| match error {
             WriteError::Tensor { name, problem } => RunError::BadTensor { name, reason: problem.to_string() },
             other => RunError::Io { action: "write", path: path.clone(), source: io::Error::other(other) },
         })?;
-        replace(&path, writer.file_size(), |file| writer.write_to(file)).map_err(|error| match error {
-            RunError::DiskFull { path, needed, .. } => {
-                let kept = self.list().unwrap_or_default().into_iter().next().map(|(_, path)| path);
-                RunError::DiskFull { path, needed, kept }
-            }
-            other => other,
-        })?;
-        let (later, up_to_now): (Vec<_>, Vec<_>) = self.list()?.into_iter().partition(|&(found, _)| found > step);
+        // Somebody may have cleared it away while the run goes on. Only this folder, never those above it: a run that was
+        // deleted as a whole does not come back.
+        if !self.folder.exists() {
+            fs::create_dir(&self.folder).map_err(|source| RunError::from_io("create", &self.folder, 0, source))?;
+        }
+        let moved = match path.try_exists() {
+            Ok(true) if !self.is_own(&path) => Some(move_aside(&path, ".other-run")?),
+            _ => None,
+        };
+        replace(&path, writer.file_size(), |file| writer.write_to(file))
+            .map_err(|error| error.keeping(|| self.newest_own()))?;
+        let own = self.list()?.into_iter().filter(|(_, path)| self.is_own(path));
+        let (later, up_to_now): (Vec<_>, Vec<_>) = own.partition(|&(found, _)| found > step);
         for (_, path) in later.iter().chain(up_to_now.iter().skip(self.keep)) {
             remove_if_there(path).map_err(|source| RunError::from_io("remove the old checkpoint", path, 0, source))?;
         }
-        Ok(path)
+        Ok(Written { path, moved })
     }
 
-    /// The newest checkpoint whose checksum is right, and the newer ones that were passed over. Changes nothing.
+    fn is_own(&self, path: &Path) -> bool {
+        Checkpoint::is_of(path, &self.owner)
+    }
+
+    fn newest_own(&self) -> Option<PathBuf> {
+        self.list().unwrap_or_default().into_iter().map(|(_, path)| path).find(|path| self.is_own(path))
+    }
+
+    /// The newest own checkpoint whose checksum is right, and the newer ones that were passed over. Changes nothing.
     ///
     /// It is an error if there are checkpoints and none is usable: starting over is not for the program to decide. So is
     /// a file that cannot be read: only a wrong checksum, length or header says that a checkpoint is lost.
     pub fn latest_valid(&self) -> Result<Recovered, RunError> {
-        self.latest_valid_by(Checkpoint::read)
-    }
-
-    /// As [`Checkpoints::latest_valid`], with another way to read a file.
-    fn latest_valid_by(&self, read: impl Fn(&Path) -> Result<Checkpoint, Damage>) -> Result<Recovered, RunError> {
-        let mut skipped = Vec::new();
-        for (step, path) in self.list()? {
-            match read(&path) {
-                Ok(checkpoint) if checkpoint.step() == step => {
-                    return Ok(Recovered { checkpoint: Some(checkpoint), skipped });
-                }
-                Ok(checkpoint) => {
-                    let reason = format!("is damaged: it holds step {}, not the one in its name", checkpoint.step());
-                    skipped.push(Skipped { path, reason });
-                }
-                // A reader beside a running training may see a file vanish: a newer one has been written since.
-                Err(Damage::Io(error)) if error.kind() == ErrorKind::NotFound => {}
-                // Nothing is damaged: the disk may answer next time, or another user may read it. Falling back would
-                // throw away steps that are there.
-                Err(Damage::Io(error)) => return Err(RunError::reading(&path, error)),
-                // Nor here: another version of this program can go on from it.
-                Err(damage @ Damage::Version { .. }) => {
-                    return Err(RunError::OtherVersion { path, reason: damage.to_string() });
-                }
-                Err(damage) => skipped.push(Skipped { path, reason: damage.to_string() }),
-            }
-        }
-        if skipped.is_empty() {
-            return Ok(Recovered { checkpoint: None, skipped });
-        }
-        Err(RunError::NoValidCheckpoint { folder: self.folder.clone(), skipped })
+        latest_valid(&self.folder, Some(&self.owner))
     }
 
     /// As [`Checkpoints::latest_valid`], for the process that goes on training: leftovers of a crash are removed, and
     /// damaged checkpoints are renamed to end in `.damaged`, so that they do not count among those to keep.
     pub fn recover(&self) -> Result<Recovered, RunError> {
-        self.recover_by(Checkpoint::read)
+        self.recover_by(Checkpoint::read_of)
     }
 
     /// As [`Checkpoints::recover`], with another way to read a file.
-    fn recover_by(&self, read: impl Fn(&Path) -> Result<Checkpoint, Damage>) -> Result<Recovered, RunError> {
-        let is_leftover = |path: &PathBuf| path.to_string_lossy().ends_with(UNFINISHED);
-        for path in self.files()?.into_iter().filter(is_leftover) {
+    fn recover_by(&self, read: impl Read) -> Result<Recovered, RunError> {
+        let is_leftover = |path: &PathBuf| {
+            let name = path.file_name().and_then(OsStr::to_str).and_then(finished_name);
+            name.is_some_and(|finished| step_of(Path::new(finished)).is_some())
+        };
+        for path in files(&self.folder)?.into_iter().filter(is_leftover) {
             remove_if_there(&path).map_err(|source| RunError::from_io("remove the leftover", &path, 0, source))?;
         }
-        let mut recovered = self.latest_valid_by(read)?;
-        for skipped in &mut recovered.skipped {
-            let mut aside = skipped.path.clone().into_os_string();
-            aside.push(".damaged");
-            fs::rename(&skipped.path, &aside)
-                .map_err(|source| RunError::from_io("set the damaged checkpoint aside", &skipped.path, 0, source))?;
-            skipped.path = aside.into();
+        let mut recovered = latest_valid_by(&self.folder, Some(&self.owner), read)?;
+        for skipped in recovered.skipped.iter_mut().filter(|skipped| skipped.is_damaged) {
+            skipped.path = move_aside(&skipped.path, ".damaged")?;
         }
         Ok(recovered)
     }
+}
+
+/// How a file is read as a checkpoint, of this run where there is one.
+trait Read: Fn(&Path, Option<&Identity>) -> Result<Checkpoint, Damage> {}
+
+impl<F: Fn(&Path, Option<&Identity>) -> Result<Checkpoint, Damage>> Read for F {}
+
+/// All checkpoints in a folder by step, newest first. They may be damaged, or of any run.
+pub(super) fn list(folder: &Path) -> Result<Vec<(u64, PathBuf)>, RunError> {
+    let mut found: Vec<(u64, PathBuf)> =
+        files(folder)?.into_iter().filter_map(|path| Some((step_of(&path)?, path))).collect();
+    found.sort_by_key(|&(step, _)| Reverse(step));
+    Ok(found)
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>, RunError> {
+    let failed = |source| RunError::reading(folder, source);
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// As [`Checkpoints::latest_valid`]. Without an owner, in a run that an earlier version began, any checkpoint will do.
+pub(super) fn latest_valid(folder: &Path, owner: Option<&Identity>) -> Result<Recovered, RunError> {
+    latest_valid_by(folder, owner, Checkpoint::read_of)
+}
+
+fn latest_valid_by(folder: &Path, owner: Option<&Identity>, read: impl Read) -> Result<Recovered, RunError> {
+    let mut skipped = Vec::new();
+    let last_step = owner.map_or(u64::MAX, |owner| owner.steps);
+    for (step, path) in list(folder)? {
+        let (reason, is_damaged) = match read(&path, owner) {
+            Ok(_) if step > last_step => (format!("lies beyond step {last_step}, the last of this run"), false),
+            Ok(checkpoint) if checkpoint.step() == step => {
+                return Ok(Recovered { checkpoint: Some(checkpoint), skipped });
+            }
+            Ok(checkpoint) => {
+                (format!("is damaged: it holds step {}, not the one in its name", checkpoint.step()), true)
+            }
+            // A reader beside a running training may see a file vanish: a newer one has been written since.
+            Err(Damage::Io(error)) if error.kind() == ErrorKind::NotFound => continue,
+            // Nothing is damaged: the disk may answer next time, or another user may read it. Falling back would throw
+            // away steps that are there.
+            Err(Damage::Io(error)) => return Err(RunError::reading(&path, error)),
+            // Nor here: another version of this program can go on from it.
+            Err(damage @ Damage::Version { .. }) => {
+                return Err(RunError::OtherVersion { path, reason: damage.to_string() });
+            }
+            Err(damage) => {
+                let is_damaged = !matches!(damage, Damage::NotOurs(_) | Damage::Foreign(_));
+                (damage.to_string(), is_damaged)
+            }
+        };
+        skipped.push(Skipped { path, reason, is_damaged });
+    }
+    if skipped.is_empty() {
+        return Ok(Recovered { checkpoint: None, skipped });
+    }
+    Err(RunError::NoValidCheckpoint { folder: folder.to_owned(), skipped })
+}
+
+/// Renames a file to one that ends in `ending`, or in `ending` and a number: what was set aside before stays.
+fn move_aside(path: &Path, ending: &str) -> Result<PathBuf, RunError> {
+    let numbered = |number: usize| {
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(if number == 1 { ending.to_owned() } else { format!("{ending}-{number}") });
+        PathBuf::from(aside)
+    };
+    let aside = (1..).map(numbered).find(|aside| !aside.exists()).unwrap_or_else(|| numbered(1));
+    fs::rename(path, &aside).map_err(|source| RunError::from_io("set the file aside", path, 0, source))?;
+    Ok(aside)
 }
 
 fn file_name(step: u64) -> String {
@@ -167,13 +226,13 @@ fn step_of(path: &Path) -> Option<u64> {
 mod tests {
     use super::super::format::Element;
     use super::super::format::tests::with_tensors;
+    use super::super::identity::tests::named;
     use super::*;
     use files::safetensors::Header;
-    use std::io::Read;
 
     fn store() -> (tempfile::TempDir, Checkpoints) {
         let folder = tempfile::tempdir().unwrap();
-        let checkpoints = Checkpoints::new(folder.path().to_owned(), 2);
+        let checkpoints = Checkpoints::new(folder.path().to_owned(), 2, named("mine"));
         (folder, checkpoints)
     }
 
@@ -183,7 +242,7 @@ mod tests {
 
     fn save(checkpoints: &Checkpoints, step: u64) -> PathBuf {
         let state = format!("{{\"epoch\": {step}, \"name\": \"\\\"ü\"}}");
-        with_tensors(step, |tensors| checkpoints.write(step, tensors, &state).unwrap())
+        with_tensors(step, |tensors| checkpoints.write(step, tensors, &state).unwrap().path)
     }
 
     fn steps(checkpoints: &Checkpoints) -> Vec<u64> {
@@ -252,7 +311,7 @@ mod tests {
         kind: ErrorKind,
     }
 
-    impl Read for Failing {
+    impl io::Read for Failing {
         fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
             let wanted = bytes.len().min(self.left);
             if wanted == 0 && !bytes.is_empty() {
@@ -269,7 +328,7 @@ mod tests {
         let length = file.metadata()?.len();
         let mut file = Failing { file, left, kind };
         let header = Header::read(&mut file, length)?;
-        Checkpoint::read_tensors(path, header, &mut file)
+        Checkpoint::read_tensors(path, header, &mut file, None)
     }
 
     #[test]
@@ -282,17 +341,18 @@ mod tests {
             for kind in
                 [ErrorKind::Other, ErrorKind::TimedOut, ErrorKind::PermissionDenied, ErrorKind::StaleNetworkFileHandle]
             {
-                let recovered = checkpoints.recover_by(|path| read_failing(path, left, kind));
+                let recovered =
+                    checkpoints.recover_by(|path: &Path, _: Option<&Identity>| read_failing(path, left, kind));
                 let message = recovered.unwrap_err().to_string();
                 assert!(message.contains("step-00000020.safetensors: cannot read: "), "{left}, {kind}: {message}");
                 assert_eq!(steps(&checkpoints), [20, 10]);
                 assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing was changed");
             }
-            let cut = |path: &Path| match path == newest {
+            let cut = |path: &Path, _: Option<&Identity>| match path == newest {
                 true => read_failing(path, left, ErrorKind::UnexpectedEof),
                 false => Checkpoint::read(path),
             };
-            let recovered = checkpoints.latest_valid_by(cut).unwrap();
+            let recovered = latest_valid_by(folder.path(), None, cut).unwrap();
             assert_eq!(recovered.checkpoint.unwrap().step(), 10, "a file that has been cut is damaged");
             assert!(recovered.skipped[0].reason.contains("is damaged: it ends before"), "{:?}", recovered.skipped);
         }
@@ -339,11 +399,11 @@ mod tests {
         save(&checkpoints, 10);
         let newest = save(&checkpoints, 20);
         let bytes = fs::read(&newest).unwrap();
-        let (old, new) = (b"\"version\":\"1\"", b"\"version\":\"2\"");
+        let (old, new) = (b"\"version\":\"2\"", b"\"version\":\"3\"");
         let at = bytes.windows(old.len()).position(|window| window == old).unwrap();
         fs::write(&newest, [&bytes[..at], new, &bytes[at + new.len()..]].concat()).unwrap();
         let message = checkpoints.recover().unwrap_err().to_string();
-        assert!(message.contains("has checkpoint format 2; this program reads format 1"), "{message}");
+        assert!(message.contains("has checkpoint format 3; this program reads formats 1 and 2"), "{message}");
         assert_eq!(steps(&checkpoints), [20, 10]);
     }
 

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
+use super::identity::Digests;
+
 /// A setting in which two runs differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
@@ -38,6 +40,13 @@ pub trait RunConfig {
 
     /// Compares them with saved ones; an error where those cannot be read.
     fn compare(&self, saved: &str) -> Result<Comparison, Box<dyn Error + Send + Sync>>;
+
+    /// Digests of the settings that shape the result, and of the data. Settings that may change while a run goes on do not
+    /// count.
+    fn digests(&self) -> Digests;
+
+    /// Steps of the whole run.
+    fn total_steps(&self) -> u64;
 
     /// How many checkpoints are kept.
     fn keep_checkpoints(&self) -> usize;

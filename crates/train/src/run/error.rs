@@ -48,6 +48,52 @@ pub enum RunError {
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The file that says which run the folder holds is not what was written.
+    #[error("{}: does not say which run this is; put back the file that the run was begun with, or give another --out", path.display())]
+    BadIdentity {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A folder with checkpoints that does not say which run they are of.
+    #[error(
+        "{}: has checkpoints but no identity.json, which says which of them belong to it: the run was begun by an earlier \
+         version of this program, or the file was removed. That version continues the run, or put the file back. Its \
+         checkpoints can still be evaluated; to train anew, give another --out", path.display()
+    )]
+    NoIdentity {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The saved settings are no longer those that the run was begun with, although the command agrees with them.
+    #[error(
+        "{}: config.toml is not what this run was begun with: somebody has changed it, or another version of this program \
+         began the run. Its checkpoints come from other settings, so it is not continued. Put the file back, or give \
+         another --out", path.display()
+    )]
+    SettingsEdited {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The folder is another run's by now, or gone.
+    #[error(
+        "{}: is no longer the folder that this run was writing to: it has been deleted, moved, or begun anew by another \
+         process. Nothing more was written. To keep a run, leave its folder alone until it has ended", path.display()
+    )]
+    FolderLost {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The checkpoints that a run had saved are not there any more.
+    #[error(
+        "{}: this run has saved step {step}, but none of its checkpoints is there any more. Put them back, or give another \
+         --out to train from the beginning", path.display()
+    )]
+    CheckpointsGone {
+        /// The folder of the checkpoints.
+        path: PathBuf,
+        /// The last step that was saved.
+        step: u64,
+    },
     /// Another process trains into the folder.
     #[error("{}: another process ({holder}) is training into this folder; stop it, or give another --out", path.display())]
     Busy {
@@ -62,6 +108,19 @@ pub enum RunError {
         path.display(), bytes(*needed), intact(kept)
     )]
     DiskFull {
+        /// The file that did not fit.
+        path: PathBuf,
+        /// Its size, 0 if unknown.
+        needed: u64,
+        /// The checkpoint that a new start continues from.
+        kept: Option<PathBuf>,
+    },
+    /// The file is larger than this process may write.
+    #[error(
+        "{}: is larger than this process may write{}. {} Raise the limit (`ulimit -f`) or ask for another file system, and \
+         run the same command again", path.display(), bytes(*needed), intact(kept)
+    )]
+    TooLarge {
         /// The file that did not fit.
         path: PathBuf,
         /// Its size, 0 if unknown.
@@ -122,8 +181,18 @@ impl RunError {
         let path = path.to_owned();
         match source.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => RunError::DiskFull { path, needed, kept: None },
+            ErrorKind::FileTooLarge => RunError::TooLarge { path, needed, kept: None },
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => RunError::NotWritable { path, source },
             _ => RunError::Io { action, path, source },
+        }
+    }
+
+    /// The same error, which names the checkpoint that is left where there was no room for a new one.
+    pub(super) fn keeping(self, newest: impl FnOnce() -> Option<PathBuf>) -> Self {
+        match self {
+            RunError::DiskFull { path, needed, .. } => RunError::DiskFull { path, needed, kept: newest() },
+            RunError::TooLarge { path, needed, .. } => RunError::TooLarge { path, needed, kept: newest() },
+            other => other,
         }
     }
 
@@ -165,6 +234,7 @@ mod tests {
         let say = |kind: ErrorKind| RunError::from_io("write", Path::new("run/x"), 12, kind.into()).to_string();
         assert!(say(ErrorKind::StorageFull).starts_with("run/x: the disk is full; 12 bytes were needed. Nothing else"));
         assert!(say(ErrorKind::QuotaExceeded).contains("Free some space and run the same command again"));
+        assert!(say(ErrorKind::FileTooLarge).starts_with("run/x: is larger than this process may write; 12 bytes"));
         assert!(say(ErrorKind::ReadOnlyFilesystem).contains("give an --out where you may write"));
         assert!(say(ErrorKind::PermissionDenied).contains("give an --out where you may write"));
         assert!(say(ErrorKind::InvalidInput).starts_with("run/x: cannot write: "));

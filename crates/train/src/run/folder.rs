@@ -1,26 +1,31 @@
 //! The run folder itself: whose it is, who may write to it, and what is in it.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, TryLockError};
-use std::io::{Read, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use files::{is_unfinished, sync_folder_of};
+use files::{finished_name, is_unfinished, remove_if_there, sync_folder_of};
 
 use super::atomic::replace_with;
-use super::checkpoint::Checkpoints;
+use super::checkpoint::{self, Checkpoints, Recovered};
 use super::config::{Comparison, Difference, RunConfig};
 use super::error::RunError;
+use super::identity::{IDENTITY, Identity};
+use super::lock::{LOCK, Lock};
 use super::metrics::{MetricsLog, Truncated};
 use super::reader::RunReader;
+use super::result::RESULT_FILE;
 use super::tensorboard::EventLog;
 
 pub(super) const CONFIG: &str = "config.toml";
 pub(super) const METRICS: &str = "metrics.jsonl";
 pub(super) const CHECKPOINTS: &str = "checkpoints";
-/// The trained backbone, which a run writes at its end.
+/// The trained backbone, which a run writes when it stops and at its end.
 pub const BACKBONE_FILE: &str = "backbone.safetensors";
-const LOCK: &str = ".lock";
+/// The description of a batch that gave a value which is not finite.
+pub const NOT_FINITE_FILE: &str = "not-finite.json";
+/// The files that are replaced as a whole, and of which a process that is killed may leave a beginning behind.
+const REPLACED: [&str; 6] = [CONFIG, IDENTITY, METRICS, RESULT_FILE, BACKBONE_FILE, NOT_FINITE_FILE];
 
 /// A run folder that this process, and no other, trains into.
 #[derive(Debug)]
@@ -31,8 +36,8 @@ pub struct RunFolder {
     /// Changed settings, which take the place of the saved ones when the run goes on.
     unsaved: Option<String>,
     keep: usize,
-    /// Held for as long as this lives; the system releases it even if the process is killed.
-    _lock: File,
+    identity: Identity,
+    lock: Lock,
 }
 
 impl RunFolder {
@@ -44,19 +49,31 @@ impl RunFolder {
             fs::create_dir_all(root).map_err(|source| RunError::from_io("create", root, 0, source))?;
             sync_folder_of(root).map_err(|source| RunError::from_io("create", root, 0, source))?;
         }
-        let lock = lock(root)?;
+        let mut lock = Lock::take(root)?;
         // And once more: another process may have started its run here before the lock was ours.
         refuse_foreign(root)?;
         let is_new = !is_run(root);
         let changed = if is_new { None } else { changed(root, config)? };
         let checkpoints = root.join(CHECKPOINTS);
+        let found = if is_new { None } else { Identity::of_folder(root)? };
+        let identity = match found {
+            Some(found) => found,
+            None if !is_new && !checkpoint::list(&checkpoints)?.is_empty() => {
+                return Err(RunError::NoIdentity { path: root.to_owned() });
+            }
+            None => begin(root, config, &mut lock)?,
+        };
+        if identity.digests != config.digests() || identity.steps != config.total_steps() {
+            return Err(RunError::SettingsEdited { path: root.to_owned() });
+        }
+        remove_leftovers(root)?;
         fs::create_dir_all(&checkpoints).map_err(|source| RunError::from_io("create", &checkpoints, 0, source))?;
         let unsaved = changed.is_some().then(|| config.to_toml());
         if is_new {
             replace_with(&root.join(CONFIG), config.to_toml().as_bytes())?;
         }
         let (keep, changed) = (config.keep_checkpoints(), changed.unwrap_or_default());
-        Ok(Self { root: root.to_owned(), is_new, changed, unsaved, keep, _lock: lock })
+        Ok(Self { root: root.to_owned(), is_new, changed, unsaved, keep, identity, lock })
     }
 
     /// The folder.
@@ -81,7 +98,38 @@ impl RunFolder {
 
     /// The checkpoints of the run.
     pub fn checkpoints(&self) -> Checkpoints {
-        Checkpoints::new(self.root.join(CHECKPOINTS), self.keep)
+        Checkpoints::new(self.root.join(CHECKPOINTS), self.keep, self.identity.clone())
+    }
+
+    /// Where the run goes on: see [`Checkpoints::recover`]. Checkpoints that were saved and are gone are an error, as a
+    /// run that starts over unasked would cut its log.
+    pub fn recover(&self) -> Result<Recovered, RunError> {
+        let recovered = self.checkpoints().recover()?;
+        match (&recovered.checkpoint, self.lock.saved()) {
+            (None, Some(step)) => Err(RunError::CheckpointsGone { path: self.root.join(CHECKPOINTS), step }),
+            _ => Ok(recovered),
+        }
+    }
+
+    /// Notes that a checkpoint has been written.
+    pub fn note_saved(&mut self, step: u64) {
+        self.lock.note_saved(step);
+    }
+
+    /// An error unless the folder is still this run's: somebody may have deleted it, and begun another run in its place.
+    /// Asked before anything is written, so that two runs are never mixed. A file that is being written when the folder
+    /// goes is gone with it, and cannot be renamed into the new one.
+    pub fn check_own(&self) -> Result<(), RunError> {
+        let lost = || RunError::FolderLost { path: self.root.clone() };
+        if !self.lock.is_in_place()? {
+            return Err(lost());
+        }
+        match Identity::of_folder(&self.root) {
+            Ok(Some(found)) if found == self.identity => Ok(()),
+            Ok(_) | Err(RunError::BadIdentity { .. }) => Err(lost()),
+            // A disk that does not answer is no reason to give the folder up.
+            Err(error) => Err(error),
+        }
     }
 
     /// Opens `metrics.jsonl` for a run that goes on after `after` steps, or from its beginning.
@@ -96,10 +144,34 @@ impl RunFolder {
 
     /// Writes any other file of the run (a report, the identity of a bad batch) atomically.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, RunError> {
+        self.check_own()?;
         let path = self.root.join(name);
         replace_with(&path, bytes)?;
         Ok(path)
     }
+}
+
+/// Makes the folder that of a new run.
+fn begin(root: &Path, config: &dyn RunConfig, lock: &mut Lock) -> Result<Identity, RunError> {
+    let identity = Identity::begin(config.digests(), config.total_steps());
+    replace_with(&root.join(IDENTITY), identity.to_json().as_bytes())?;
+    // What an earlier run in this place had saved has nothing to do with this one.
+    lock.forget_saved();
+    Ok(identity)
+}
+
+/// Removes what processes that were killed have left of the run's files. Nobody else is writing: the lock is held.
+fn remove_leftovers(root: &Path) -> Result<(), RunError> {
+    let failed = |source| RunError::reading(root, source);
+    for entry in fs::read_dir(root).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        if name.to_str().and_then(finished_name).is_some_and(|finished| REPLACED.contains(&finished)) {
+            let path = entry.path();
+            remove_if_there(&path).map_err(|source| RunError::from_io("remove the leftover", &path, 0, source))?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether a folder holds a run.
@@ -149,33 +221,17 @@ fn refuse_foreign(root: &Path) -> Result<(), RunError> {
 /// What a start leaves behind that was killed before it had written its configuration.
 fn is_unfinished_start(name: &OsStr, path: &Path) -> bool {
     let is_empty_folder = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-    name == LOCK || is_unfinished(name, CONFIG) || (name == CHECKPOINTS && is_empty_folder())
-}
-
-fn lock(root: &Path) -> Result<File, RunError> {
-    let path = root.join(LOCK);
-    let failed = |source| RunError::from_io("lock", &path, 0, source);
-    let mut file = File::options().create(true).read(true).write(true).truncate(false).open(&path).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            // Only for the message: that the holder cannot be named changes nothing.
-            let _ = (&file).take(64).read_to_string(&mut holder);
-            let holder = if holder.trim().is_empty() { "unknown" } else { holder.trim() };
-            return Err(RunError::Busy { path: root.to_owned(), holder: holder.to_owned() });
-        }
-        Err(TryLockError::Error(source)) => return Err(failed(source)),
-    }
-    file.set_len(0).map_err(failed)?;
-    file.write_all(format!("process {}\n", std::process::id()).as_bytes()).map_err(failed)?;
-    Ok(file)
+    let is_started = name == LOCK || name == IDENTITY;
+    is_started
+        || is_unfinished(name, CONFIG)
+        || is_unfinished(name, IDENTITY)
+        || (name == CHECKPOINTS && is_empty_folder())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::Record;
+    use crate::run::{Digests, Record};
 
     /// Settings of two numbers, of which a run may change the second.
     struct Settings(u32, u32);
@@ -196,6 +252,14 @@ mod tests {
                 (true, false) => Comparison::Continues(difference("log_every", second, self.1)),
                 (true, true) => Comparison::Same,
             })
+        }
+
+        fn digests(&self) -> Digests {
+            Digests { recipe: self.0.to_string(), data: "none".into() }
+        }
+
+        fn total_steps(&self) -> u64 {
+            100
         }
 
         fn keep_checkpoints(&self) -> usize {

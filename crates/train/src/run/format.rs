@@ -1,7 +1,11 @@
-//! The checkpoint file: safetensors, with step, state and a checksum over everything in its metadata.
+//! The checkpoint file: safetensors, with step, state, the run it belongs to and a checksum over everything in its
+//! metadata.
 //!
 //! Any safetensors reader can open it. The checksum covers names, shapes and state as well as the tensors' bytes: a
 //! flipped bit in a header can otherwise turn a 3 x 2 matrix into a 2 x 3 one without anybody noticing.
+//!
+//! Format 1 did not say which run a checkpoint belongs to. It is still read by whoever names the file, for an evaluation,
+//! but no run goes on from it.
 
 use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
@@ -9,8 +13,12 @@ use std::path::{Path, PathBuf};
 
 use files::safetensors::{self, Content, Dtype, Header, HeaderError, TensorToWrite, WriteError, Writer};
 
-/// Version of the layout that this program writes and reads.
-const VERSION: &str = "1";
+use super::identity::Identity;
+
+/// Version of the layout that this program writes.
+const VERSION: &str = "2";
+/// The one before, which has no run in it.
+const NAMELESS: &str = "1";
 /// How the file says what it is.
 const FORMAT: &str = "dino-vmf checkpoint";
 
@@ -53,18 +61,18 @@ pub struct TensorRef<'a> {
     pub bytes: &'a [u8],
 }
 
-/// CRC-32C over step, state and every tensor's name, type, shape and bytes, each with its length, in order of name:
-/// the order of the file is not enough, since tensors without elements share their place.
-fn checksum<'a>(step: u64, state: &str, tensors: impl Iterator<Item = TensorRef<'a>>) -> String {
+/// CRC-32C over the version, `texts` (step, state, run), and every tensor's name, type, shape and bytes, each with its
+/// length, in order of name: the order of the file is not enough, since tensors without elements share their place.
+fn checksum<'a>(version: &str, step: u64, texts: &[&str], tensors: impl Iterator<Item = TensorRef<'a>>) -> String {
     let mut tensors: Vec<_> = tensors.collect();
     tensors.sort_by_key(|tensor| tensor.name);
-    let mut crc = crc32c::crc32c(VERSION.as_bytes());
+    let mut crc = crc32c::crc32c(version.as_bytes());
     let mut add = |bytes: &[u8]| {
         crc = crc32c::crc32c_append(crc, &(bytes.len() as u64).to_le_bytes());
         crc = crc32c::crc32c_append(crc, bytes);
     };
     add(&step.to_le_bytes());
-    add(state.as_bytes());
+    texts.iter().for_each(|text| add(text.as_bytes()));
     for tensor in tensors {
         add(tensor.name.as_bytes());
         add(tensor.element.dtype().to_string().as_bytes());
@@ -75,13 +83,21 @@ fn checksum<'a>(step: u64, state: &str, tensors: impl Iterator<Item = TensorRef<
 }
 
 /// A checkpoint about to be written: the header is ready, the tensors are still where they were.
-pub(super) fn unwritten<'a>(step: u64, tensors: &[TensorRef<'a>], state: &str) -> Result<Writer<'a>, WriteError> {
+pub(super) fn unwritten<'a>(
+    step: u64,
+    tensors: &[TensorRef<'a>],
+    state: &str,
+    identity: &Identity,
+) -> Result<Writer<'a>, WriteError> {
     let mut tensors = tensors.to_vec();
     // Wider elements first, so that each tensor starts at a multiple of its element's size.
     tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.element.size()));
-    let (step_text, checksum) = (step.to_string(), checksum(step, state, tensors.iter().copied()));
-    let metadata =
-        [("format", FORMAT), ("version", VERSION), ("step", &step_text), ("state", state), ("checksum", &checksum)];
+    let [run, recipe, data] = identity.metadata();
+    let step_text = step.to_string();
+    let checksum = checksum(VERSION, step, &[state, run.1, recipe.1, data.1], tensors.iter().copied());
+    let (format, version) = (("format", FORMAT), ("version", VERSION));
+    let (step, state, checksum) = (("step", step_text.as_str()), ("state", state), ("checksum", checksum.as_str()));
+    let metadata = [format, version, run, recipe, data, step, state, checksum];
     let to_write = |TensorRef { name, shape, element, bytes }: TensorRef<'a>| TensorToWrite {
         name,
         dtype: element.dtype(),
@@ -104,11 +120,14 @@ pub enum Damage {
     #[error("is no checkpoint of this program: {0}")]
     Foreign(&'static str),
     /// A checkpoint of another version of this program.
-    #[error("has checkpoint format {found}; this program reads format {VERSION}")]
+    #[error("has checkpoint format {found}; this program reads formats {NAMELESS} and {VERSION}")]
     Version {
         /// The format it has.
         found: String,
     },
+    /// A checkpoint that the run which looks for its own must not use.
+    #[error("{0}")]
+    NotOurs(String),
     /// What is in the file is not what was written.
     #[error("is damaged: its checksum is {found}, it was written with {expected}")]
     Checksum {
@@ -151,8 +170,17 @@ pub struct Checkpoint {
     path: PathBuf,
     step: u64,
     state: String,
+    run: Option<String>,
     entries: Vec<Entry>,
     data: Vec<u8>,
+}
+
+/// What a checkpoint's header says for the checksum, beside what [`Checkpoint`] keeps.
+struct Sealed {
+    version: String,
+    checksum: String,
+    /// The run, its recipe and its data; nothing in a file of an earlier version.
+    names: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -164,25 +192,43 @@ struct Entry {
 }
 
 impl Checkpoint {
-    /// Reads and verifies a checkpoint file.
+    /// Reads and verifies a checkpoint file, whichever run it belongs to.
     pub fn read(path: &Path) -> Result<Self, Damage> {
+        Self::read_of(path, None)
+    }
+
+    /// The same for a checkpoint that must belong to this run, where there is one.
+    pub(super) fn read_of(path: &Path, owner: Option<&Identity>) -> Result<Self, Damage> {
         let (mut file, header) = safetensors::open(path)?;
-        Self::read_tensors(path, header, &mut file)
+        Self::read_tensors(path, header, &mut file, owner)
+    }
+
+    /// Whether a file is a checkpoint of this run, going by its header alone: its tensors may be damaged.
+    pub(super) fn is_of(path: &Path, owner: &Identity) -> bool {
+        let header = safetensors::open(path).map_err(Damage::from);
+        header.is_ok_and(|(_, header)| Self::described_by(path, header, Some(owner)).is_ok())
     }
 
     /// Reads the tensors that a header describes from a file that stands behind it, and verifies them.
-    pub(super) fn read_tensors(path: &Path, header: Header, file: &mut impl Read) -> Result<Self, Damage> {
+    pub(super) fn read_tensors(
+        path: &Path,
+        header: Header,
+        file: &mut impl Read,
+        owner: Option<&Identity>,
+    ) -> Result<Self, Damage> {
         let length = (header.data.end - header.data.start) as usize;
         // Somebody else's file, which may be large, is known by its header.
-        let (mut checkpoint, expected) = Self::described_by(path, header)?;
+        let (mut checkpoint, sealed) = Self::described_by(path, header, owner)?;
         checkpoint.data = vec![0; length];
         file.read_exact(&mut checkpoint.data)?;
-        let found = checksum(checkpoint.step, &checkpoint.state, checkpoint.tensors());
+        let texts: Vec<&str> = std::iter::once(&checkpoint.state).chain(&sealed.names).map(String::as_str).collect();
+        let found = checksum(&sealed.version, checkpoint.step, &texts, checkpoint.tensors());
+        let expected = sealed.checksum;
         if found == expected { Ok(checkpoint) } else { Err(Damage::Checksum { expected, found }) }
     }
 
-    /// A checkpoint whose tensors are yet to be read, and the checksum they must have.
-    fn described_by(path: &Path, header: Header) -> Result<(Self, String), Damage> {
+    /// A checkpoint whose tensors are yet to be read, and what its checksum is to be compared with.
+    fn described_by(path: &Path, header: Header, owner: Option<&Identity>) -> Result<(Self, Sealed), Damage> {
         let Header { tensors, metadata, data } = header;
         if metadata.is_empty() {
             return Err(Damage::Foreign("it has no metadata"));
@@ -192,12 +238,19 @@ impl Checkpoint {
             return Err(Damage::Foreign("its metadata does not say so"));
         }
         let version = entry("version").ok_or(Damage::Foreign("it has no version"))?;
-        if version != VERSION {
+        if ![NAMELESS, VERSION].contains(&version) {
             return Err(Damage::Version { found: version.to_owned() });
         }
+        if let Some(reason) = owner.and_then(|owner| owner.objection(&metadata)) {
+            return Err(Damage::NotOurs(reason));
+        }
+        let names: Vec<String> = match version {
+            NAMELESS => Vec::new(),
+            _ => ["run", "recipe", "data"].iter().filter_map(|&key| metadata.get(key).cloned()).collect(),
+        };
         let step = entry("step").and_then(|step| step.parse().ok()).ok_or(Damage::Foreign("it has no step"))?;
         let state = entry("state").ok_or(Damage::Foreign("it has no state"))?.to_owned();
-        let expected = entry("checksum").ok_or(Damage::Foreign("it has no checksum"))?.to_owned();
+        let checksum = entry("checksum").ok_or(Damage::Foreign("it has no checksum"))?.to_owned();
         let mut entries = Vec::with_capacity(tensors.len());
         for safetensors::Entry { name, dtype, shape, place } in tensors {
             let element = match dtype {
@@ -208,7 +261,14 @@ impl Checkpoint {
             let place = (place.start - data.start) as usize..(place.end - data.start) as usize;
             entries.push(Entry { name, shape, element, place });
         }
-        Ok((Self { path: path.to_owned(), step, state, entries, data: Vec::new() }, expected))
+        let sealed = Sealed { version: version.to_owned(), checksum, names };
+        let run = sealed.names.first().cloned();
+        Ok((Self { path: path.to_owned(), step, state, run, entries, data: Vec::new() }, sealed))
+    }
+
+    /// The name of the run that it belongs to; none in a file of an earlier version.
+    pub fn run(&self) -> Option<&str> {
+        self.run.as_deref()
     }
 
     /// The file.
@@ -244,6 +304,7 @@ impl Checkpoint {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::identity::tests::named;
     use super::*;
 
     const STATE: &str = "{\"epoch\": 7, \"name\": \"\\\"ü\"}";
@@ -263,31 +324,59 @@ pub(super) mod tests {
     }
 
     fn written() -> Vec<u8> {
-        with_tensors(7, |tensors| unwritten(7, tensors, STATE).unwrap().to_bytes().unwrap())
+        with_tensors(7, |tensors| unwritten(7, tensors, STATE, &named("mine")).unwrap().to_bytes().unwrap())
     }
 
     fn read(mut bytes: &[u8]) -> Result<Checkpoint, Damage> {
         let length = bytes.len() as u64;
         let header = Header::read(&mut bytes, length)?;
-        Checkpoint::read_tensors(Path::new("test"), header, &mut bytes)
+        Checkpoint::read_tensors(Path::new("test"), header, &mut bytes, None)
+    }
+
+    /// A file with these metadata and the tensors of step 7.
+    fn file_of(metadata: &str) -> Vec<u8> {
+        let header = format!(
+            "{{\"__metadata__\":{{{metadata}}},\
+            \"center\":{{\"data_offsets\":[0,8],\"dtype\":\"F64\",\"shape\":[]}},\
+            \"none\":{{\"data_offsets\":[32,32],\"dtype\":\"F32\",\"shape\":[0,4]}},\
+            \"nothing\":{{\"data_offsets\":[32,32],\"dtype\":\"F32\",\"shape\":[4,0]}},\
+            \"student.weight\":{{\"data_offsets\":[8,32],\"dtype\":\"F32\",\"shape\":[3,2]}}}}"
+        );
+        let mut header = header.into_bytes();
+        header.resize(header.len().next_multiple_of(8), b' ');
+        let tensors =
+            b"\x9a\x99\x99\x99\x99\x99\xb9\x3f\0\0\x80\x3f\0\0\xc0\x7f\0\0\0\x80\0\0\xe0\x40\0\0\xa0\x40\0\0\xc0\x40";
+        [&(header.len() as u64).to_le_bytes(), &header[..], tensors].concat()
     }
 
     #[test]
     fn the_file_is_this_one_byte_for_byte() {
-        let header = "{\"__metadata__\":{\"checksum\":\"crc32c:f4ed0b2e\",\"format\":\"dino-vmf checkpoint\",\
-            \"state\":\"{\\\"epoch\\\": 7, \\\"name\\\": \\\"\\\\\\\"ü\\\"}\",\"step\":\"7\",\"version\":\"1\"},\
-            \"center\":{\"data_offsets\":[0,8],\"dtype\":\"F64\",\"shape\":[]},\
-            \"none\":{\"data_offsets\":[32,32],\"dtype\":\"F32\",\"shape\":[0,4]},\
-            \"nothing\":{\"data_offsets\":[32,32],\"dtype\":\"F32\",\"shape\":[4,0]},\
-            \"student.weight\":{\"data_offsets\":[8,32],\"dtype\":\"F32\",\"shape\":[3,2]}}";
-        let mut header = header.as_bytes().to_vec();
-        header.resize(header.len().next_multiple_of(8), b' ');
-        let tensors =
-            b"\x9a\x99\x99\x99\x99\x99\xb9\x3f\0\0\x80\x3f\0\0\xc0\x7f\0\0\0\x80\0\0\xe0\x40\0\0\xa0\x40\0\0\xc0\x40";
         let bytes = written();
-        assert_eq!(bytes, [&(header.len() as u64).to_le_bytes(), &header[..], tensors].concat());
+        assert_eq!(
+            bytes,
+            file_of(
+                "\"checksum\":\"crc32c:0cee5720\",\"data\":\"d\",\"format\":\"dino-vmf checkpoint\",\"recipe\":\"r\",\
+                 \"run\":\"mine\",\"state\":\"{\\\"epoch\\\": 7, \\\"name\\\": \\\"\\\\\\\"ü\\\"}\",\"step\":\"7\",\
+                 \"version\":\"2\""
+            )
+        );
         let reference = ::safetensors::SafeTensors::deserialize(&bytes).unwrap();
         assert_eq!(reference.tensor("student.weight").unwrap().shape(), [3, 2]);
+    }
+
+    #[test]
+    fn a_file_of_the_format_before_is_read_and_is_no_runs_own() {
+        let bytes = file_of(
+            "\"checksum\":\"crc32c:f4ed0b2e\",\"format\":\"dino-vmf checkpoint\",\
+             \"state\":\"{\\\"epoch\\\": 7, \\\"name\\\": \\\"\\\\\\\"ü\\\"}\",\"step\":\"7\",\"version\":\"1\"",
+        );
+        let checkpoint = read(&bytes).unwrap();
+        assert_eq!((checkpoint.step(), checkpoint.run()), (7, None));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old.safetensors");
+        std::fs::write(&path, bytes).unwrap();
+        let refused = Checkpoint::read_of(&path, Some(&named("mine"))).unwrap_err().to_string();
+        assert!(refused.contains("does not say which run it belongs to"), "{refused}");
     }
 
     #[test]

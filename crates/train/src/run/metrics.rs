@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::atomic::replace;
 use super::error::RunError;
+use super::in_place::is_in_place;
 
 /// What was measured at one step.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,12 +92,17 @@ impl MetricsLog {
     /// Opens the log of a run that goes on after `step` steps, or from its beginning, for appending.
     pub fn open(path: &Path, after: Option<u64>) -> Result<(Self, Truncated), RunError> {
         let truncated = truncate_after(path, after)?;
-        let file = File::options()
-            .create(true)
-            .append(true)
-            .open(path)
-            .map_err(|source| RunError::from_io("open", path, 0, source))?;
-        Ok((Self { path: path.to_owned(), file }, truncated))
+        Ok((Self { path: path.to_owned(), file: append_to(path)? }, truncated))
+    }
+
+    /// Makes sure that records go into the file that has the log's name. False where somebody had removed it, and a new one
+    /// was begun.
+    pub fn keep_in_place(&mut self) -> Result<bool, RunError> {
+        let is_there = is_in_place(&self.file, &self.path).map_err(|source| RunError::reading(&self.path, source))?;
+        if !is_there {
+            self.file = append_to(&self.path)?;
+        }
+        Ok(is_there)
     }
 
     /// Appends a record. It has left the process when this returns, so a kill cannot lose it. A record that does not fit on
@@ -116,6 +122,11 @@ impl MetricsLog {
     pub fn sync(&self) -> Result<(), RunError> {
         self.file.sync_data().map_err(|source| RunError::from_io("write", &self.path, 0, source))
     }
+}
+
+fn append_to(path: &Path) -> Result<File, RunError> {
+    let opened = File::options().create(true).append(true).open(path);
+    opened.map_err(|source| RunError::from_io("open", path, 0, source))
 }
 
 /// Atomically cuts off every line beyond step `after` (every line if `None`), and every line that is no record.
@@ -169,6 +180,20 @@ mod tests {
             log.append(&Record::new(step).number("loss", 1.0 / (step + 1) as f64)).unwrap();
         }
         log.sync().unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_log_that_is_removed_while_a_run_goes_on_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let (mut log, _) = MetricsLog::open(&path, None).unwrap();
+        log.append(&Record::new(1)).unwrap();
+        assert!(log.keep_in_place().unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!log.keep_in_place().unwrap());
+        log.append(&Record::new(2)).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"step\":2}\n");
     }
 
     #[test]

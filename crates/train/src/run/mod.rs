@@ -1,4 +1,4 @@
-//! A run is a folder: `config.toml`, `metrics.jsonl`, TensorBoard events and `checkpoints/`.
+//! A run is a folder: `identity.json`, `config.toml`, `metrics.jsonl`, TensorBoard events and `checkpoints/`.
 //!
 //! Whatever happens to the process or the machine, the folder stays one that the same command continues: files are
 //! replaced atomically, a checkpoint proves itself by a checksum before it is used, and the log is cut back to the step
@@ -10,17 +10,22 @@ mod config;
 mod error;
 mod folder;
 mod format;
+mod identity;
+mod in_place;
+mod lock;
 mod metrics;
 mod reader;
 mod result;
 mod tensorboard;
 
-pub use checkpoint::{Checkpoints, Recovered, Skipped};
+pub use checkpoint::{Checkpoints, Recovered, Skipped, Written};
 pub use config::{Comparison, Difference, RunConfig};
 pub use error::RunError;
-pub use folder::{BACKBONE_FILE, RunFolder, is_run};
+pub use folder::{BACKBONE_FILE, NOT_FINITE_FILE, RunFolder, is_run};
 pub use format::{Checkpoint, Damage, Element, TensorRef};
+pub use identity::{Digests, Identity};
+pub use lock::Activity;
 pub use metrics::{MetricsLog, Record, Truncated};
 pub use reader::RunReader;
-pub use result::{KnnTable, RESULT_FILE, RunResult};
+pub use result::{KnnTable, RESULT_FILE, RunResult, checksum};
 pub use tensorboard::EventLog;

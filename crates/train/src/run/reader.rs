@@ -1,6 +1,6 @@
 //! A run for those who only read it: its settings, its log, its result and its checkpoints.
 //!
-//! Nothing here writes, locks or waits, so that a run can be read while it trains.
+//! Nothing here writes or waits, so that a run can be read while it trains.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -8,10 +8,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::checkpoint::{Checkpoints, Recovered};
+use super::checkpoint::{self, Recovered};
 use super::error::RunError;
-use super::folder::{CHECKPOINTS, CONFIG, METRICS, is_run};
-use super::result::RunResult;
+use super::folder::{BACKBONE_FILE, CHECKPOINTS, CONFIG, METRICS, is_run};
+use super::format::{Checkpoint, Damage};
+use super::identity::Identity;
+use super::lock::{self, Activity};
+use super::result::{RunResult, checksum};
 
 /// A run to be read.
 ///
@@ -45,35 +48,68 @@ impl RunReader {
         Ok((text, path))
     }
 
-    /// Its checkpoints by step, newest first. They may be damaged.
-    pub fn checkpoints(&self) -> Result<Vec<(u64, PathBuf)>, RunError> {
-        Checkpoints::new(self.root.join(CHECKPOINTS), 1).list()
+    /// Whose checkpoints are its own; none in a run that an earlier version began.
+    pub fn identity(&self) -> Result<Option<Identity>, RunError> {
+        Identity::of_folder(&self.root)
     }
 
-    /// Its newest checkpoint whose checksum is right, and the newer ones that are damaged.
+    /// Who trains it, or what became of the last process that did; none if that is not known.
+    pub fn activity(&self) -> Option<Activity> {
+        lock::activity(&self.root)
+    }
+
+    /// The checkpoints in its folder by step, newest first. They may be damaged, or another run's.
+    pub fn checkpoints(&self) -> Result<Vec<(u64, PathBuf)>, RunError> {
+        checkpoint::list(&self.root.join(CHECKPOINTS))
+    }
+
+    /// Reads one of them, which must be its own.
+    pub fn checkpoint(&self, path: &Path) -> Result<Result<Checkpoint, Damage>, RunError> {
+        Ok(Checkpoint::read_of(path, self.identity()?.as_ref()))
+    }
+
+    /// Its newest own checkpoint whose checksum is right, and the newer ones that cannot be used.
     pub fn latest_checkpoint(&self) -> Result<Recovered, RunError> {
-        Checkpoints::new(self.root.join(CHECKPOINTS), 1).latest_valid()
+        checkpoint::latest_valid(&self.root.join(CHECKPOINTS), self.identity()?.as_ref())
     }
 
     /// The records of its log so far. A line that is no record, such as one that is just being written, is left out.
     pub fn metrics(&self) -> Result<Vec<Value>, RunError> {
+        let mut records = Vec::new();
+        self.each_record(|record| records.push(record))?;
+        Ok(records)
+    }
+
+    /// Visits the same records one after the other: the log of a long run is large.
+    pub fn each_record(&self, mut visit: impl FnMut(Value)) -> Result<(), RunError> {
         let path = self.root.join(METRICS);
         let failed = |source| RunError::reading(&path, source);
         let file = match File::open(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             other => other.map_err(failed)?,
         };
-        let mut records = Vec::new();
         for line in BufReader::new(file).split(b'\n') {
             let record = serde_json::from_slice::<Value>(&line.map_err(failed)?);
-            records.extend(record.ok().filter(|record| record.get("step").is_some()));
+            record.into_iter().filter(|record| record.get("step").is_some()).for_each(&mut visit);
         }
-        Ok(records)
+        Ok(())
     }
 
     /// The last record that has this key.
     pub fn last_record(&self, key: &str) -> Result<Option<Value>, RunError> {
-        Ok(self.metrics()?.into_iter().rev().find(|record| record.get(key).is_some()))
+        let mut last = None;
+        self.each_record(|record| {
+            if record.get(key).is_some() {
+                last = Some(record);
+            }
+        })?;
+        Ok(last)
+    }
+
+    /// Whether its backbone is there, byte for byte what a result says it is.
+    pub fn has_backbone_of(&self, result: &RunResult) -> bool {
+        let found = fs::read(self.root.join(BACKBONE_FILE)).ok();
+        found.is_some_and(|bytes| result.backbone == Some(checksum(&bytes)))
     }
 
     /// Its result, if it has one for this many steps.

@@ -33,6 +33,15 @@ pub struct RunResult {
     pub verdict: Option<String>,
     /// Accuracies, where the images have labels.
     pub knn: Option<KnnTable>,
+    /// How often an image stood in for one that could not be read.
+    pub substitutes: u64,
+    /// The checksum of the backbone beside it; none in a result of an earlier version.
+    pub backbone: Option<String>,
+}
+
+/// The checksum of a file's bytes, as a result keeps it.
+pub fn checksum(bytes: &[u8]) -> String {
+    format!("crc32c:{:08x}", crc32c::crc32c(bytes))
 }
 
 impl RunResult {
@@ -44,8 +53,11 @@ impl RunResult {
                 "raw_pixels": t.raw_pixels, "untrained": t.untrained, "trained": t.trained,
             })
         });
-        let (steps, loss, verdict) = (self.steps, self.loss, &self.verdict);
-        json!({ "outcome": "finished", "steps": steps, "loss": loss, "verdict": verdict, "knn_top1": knn })
+        let Self { steps, loss, verdict, substitutes, backbone, .. } = self;
+        json!({
+            "outcome": "finished", "steps": steps, "loss": loss, "verdict": verdict, "knn_top1": knn,
+            "substitutes": substitutes, "backbone": backbone,
+        })
     }
 
     /// From what [`RunResult::to_json`] made; none if it is not that.
@@ -63,8 +75,10 @@ impl RunResult {
                 })
             }
         };
-        let verdict = value.get("verdict").and_then(Value::as_str).map(str::to_owned);
-        Some(Self { steps: value.get("steps")?.as_u64()?, loss: value.get("loss")?.as_f64(), verdict, knn })
+        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        let substitutes = value.get("substitutes").and_then(Value::as_u64).unwrap_or(0);
+        let (steps, loss) = (value.get("steps")?.as_u64()?, value.get("loss")?.as_f64());
+        Some(Self { steps, loss, verdict: text("verdict"), knn, substitutes, backbone: text("backbone") })
     }
 
     /// The result that a run's folder holds, if it holds one that can be read.
@@ -89,8 +103,8 @@ mod tests {
         };
         let verdict = Some("the teacher is uniform".to_owned());
         for result in [
-            RunResult { steps: 12, loss: Some(0.5), verdict: None, knn: Some(knn) },
-            RunResult { steps: 12, loss: None, verdict, knn: None },
+            RunResult { steps: 12, loss: Some(0.5), verdict: None, knn: Some(knn), substitutes: 0, backbone: None },
+            RunResult { steps: 12, loss: None, verdict, knn: None, substitutes: 3, backbone: Some(checksum(b"x")) },
         ] {
             let folder = tempfile::tempdir().unwrap();
             std::fs::write(folder.path().join(RESULT_FILE), result.to_json().to_string()).unwrap();

@@ -130,6 +130,7 @@ impl Source for ListSource {
             for (index, size) in files::sizes(self.len(), |index| self.path(index)).into_iter().enumerate() {
                 hash.add_entry(self.parsed.paths.get(index).unwrap_or_default().as_bytes(), size, self.label(index));
             }
+            hash.add_contents(&files::contents(self.len(), |index| self.path(index)));
             hash.add_classes(&self.parsed.class_names);
             hash.finish()
         })

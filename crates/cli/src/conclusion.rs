@@ -1,0 +1,88 @@
+//! How a run ends: its weights are handed over, judged, and the judgement is kept.
+
+use eval::{EvalError, Network, OnlineKnn};
+use model::weights;
+use ssl::learner::BACKBONE;
+use ssl::pretraining::Pretraining;
+use ssl::recipe::Recipe;
+use train::Trainer;
+use train::run::{BACKBONE_FILE, KnnTable, RESULT_FILE, RunFolder, RunReader, RunResult, checksum};
+
+use crate::error::CliError;
+use crate::online_knn::{self, OnlineEvaluation, input_spec, teacher};
+use crate::output;
+
+/// The result of a run that has nothing left to do.
+pub fn finished(folder: &RunFolder, recipe: &Recipe) -> Result<Option<RunResult>, CliError> {
+    let total = recipe.total_steps();
+    let checkpoints = folder.checkpoints();
+    // The name alone would do for a sound folder; a damaged last checkpoint means there is work to do.
+    if !checkpoints.list()?.iter().any(|&(step, _)| step == total) {
+        return Ok(None);
+    }
+    if checkpoints.latest_valid()?.checkpoint.is_none_or(|checkpoint| checkpoint.step() != total) {
+        return Ok(None);
+    }
+    let run = RunReader::open(folder.root())?;
+    let Some(result) = run.result(total) else { return Ok(None) };
+    if run.has_backbone_of(&result) {
+        return Ok(Some(result));
+    }
+    let path = folder.root().join(BACKBONE_FILE);
+    let what = if path.exists() { "is damaged" } else { "is missing" };
+    output::note(&format!("{}: {what}, and is made again from the last checkpoint", path.display()));
+    Ok(None)
+}
+
+/// Writes the backbone of the teacher as it is now; its checksum. Before the last step it says of which step it is.
+pub fn export(trainer: &Trainer<Pretraining>, recipe: &Recipe) -> Result<String, CliError> {
+    let (learner, step) = (trainer.trained().learner(), trainer.step());
+    let unfinished = (step < recipe.total_steps()).then(|| ("step", format!("{step} of {}", recipe.total_steps())));
+    let metadata = input_spec(recipe).metadata().into_iter().chain(unfinished);
+    let bytes = weights::to_safetensors(learner.layout(), &learner.teacher, BACKBONE, metadata)?;
+    learner.device().finish()?;
+    trainer.folder().write(BACKBONE_FILE, &bytes)?;
+    Ok(checksum(&bytes))
+}
+
+/// Hands the weights over and judges them.
+pub fn finish(
+    trainer: &Trainer<Pretraining>,
+    recipe: &Recipe,
+    knn: &OnlineEvaluation,
+    should_stop: &dyn Fn() -> bool,
+) -> Result<RunResult, CliError> {
+    let (learner, folder) = (trainer.trained().learner(), trainer.folder());
+    let backbone = Some(export(trainer, recipe)?);
+    let table = |judge: &OnlineKnn| -> Result<KnnTable, CliError> {
+        output::note("comparing with raw pixels and with the untrained network");
+        let (vit, weights) = online_knn::untrained(recipe, learner.device())?;
+        let untrained = Network { vit: &vit, weights: &weights, device: learner.device() };
+        Ok(KnnTable {
+            k: judge.k() as u64,
+            judged: judge.describe(),
+            raw_pixels: judge.raw_pixels_top1(should_stop)?,
+            untrained: judge.network_top1(untrained, should_stop)?,
+            trained: match knn.last {
+                Some((epoch, top1)) if epoch + 1 == recipe.epochs() as u64 => top1,
+                _ => judge.network_top1(teacher(learner), should_stop)?,
+            },
+        })
+    };
+    let knn = match knn.knn.as_ref().map(table).transpose() {
+        Ok(knn) => knn,
+        Err(stopped @ CliError::Eval(EvalError::Stopped)) => return Err(stopped),
+        // The training is done and its weights are written: that it cannot be judged is no reason to fail.
+        Err(error) => {
+            output::note(&format!("no kNN: {error}"));
+            None
+        }
+    };
+    let last = RunReader::open(folder.root())?.last_record("loss")?;
+    let loss = last.and_then(|record| record["loss"].as_f64());
+    let verdict = trainer.verdict().map(str::to_owned);
+    let substitutes = trainer.substitutes().images;
+    let result = RunResult { steps: trainer.step(), loss, verdict, knn, substitutes, backbone };
+    folder.write(RESULT_FILE, format!("{:#}\n", result.to_json()).as_bytes())?;
+    Ok(result)
+}

@@ -1,0 +1,349 @@
+//! A run as `inspect` tells of it: what it trains, how far it is, who trains it, and what it has saved.
+
+use std::fmt::Write;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use model::weights::WeightsFile;
+use serde_json::{Map, Value, json};
+use ssl::recipe::{self, Recipe};
+use ssl::setup::vit_config;
+use text::{bytes, count, thousands};
+use train::run::{Activity, BACKBONE_FILE, Damage, Identity, RunReader, RunResult};
+
+use super::network;
+use crate::error::CliError;
+
+/// What there is to tell.
+pub struct RunAccount {
+    path: String,
+    recipe: Recipe,
+    identity: Option<Identity>,
+    state: RunState,
+    /// The last step in its log.
+    logged: Option<u64>,
+    /// The last step whose checkpoint can be used.
+    saved: Option<u64>,
+    checkpoints: Vec<CheckpointAccount>,
+    /// The last record of a step, and the last one of an evaluation.
+    last: Vec<Value>,
+    result: Option<RunResult>,
+    backbone: Option<BackboneAccount>,
+}
+
+/// The backbone that a run has handed over.
+struct BackboneAccount {
+    bytes: u64,
+    /// The step that it is of, as the file says it; none at the end of a run.
+    step: Option<String>,
+    /// Whether it is what was written; none where that is not known.
+    is_sound: Option<bool>,
+}
+
+impl BackboneAccount {
+    fn of(run: &RunReader, result: Option<&RunResult>) -> Option<Self> {
+        let path = run.root().join(BACKBONE_FILE);
+        let bytes = path.metadata().ok()?.len();
+        let file = WeightsFile::open(&path).ok();
+        let known = result.filter(|result| result.backbone.is_some()).map(|result| run.has_backbone_of(result));
+        let step = file.as_ref().and_then(|file| file.metadata().get("step").cloned());
+        Some(Self { bytes, step, is_sound: if file.is_some() { known } else { Some(false) } })
+    }
+
+    fn text(&self) -> String {
+        let step = self.step.as_ref().map_or("of the last step".to_owned(), |step| format!("of step {step}"));
+        let state = match self.is_sound {
+            Some(true) => ", sound",
+            Some(false) => ", damaged: the command that started the run makes it again",
+            None => "",
+        };
+        format!("{BACKBONE_FILE}  {}  {step}{state}", bytes(self.bytes))
+    }
+}
+
+/// A file among the checkpoints.
+struct CheckpointAccount {
+    step: u64,
+    name: String,
+    bytes: u64,
+    /// Why it cannot be used.
+    problem: Option<String>,
+}
+
+/// What became of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum RunState {
+    Running {
+        holder: String,
+    },
+    Finished,
+    Stopped,
+    Killed,
+    /// Nobody has left a word.
+    Unfinished,
+}
+
+impl RunState {
+    fn of(activity: Option<Activity>, has_result: bool) -> Self {
+        match (activity, has_result) {
+            (Some(Activity::Training { holder }), _) => RunState::Running { holder },
+            (_, true) => RunState::Finished,
+            (Some(Activity::Ended), _) => RunState::Stopped,
+            (Some(Activity::Killed), _) => RunState::Killed,
+            (None, _) => RunState::Unfinished,
+        }
+    }
+
+    /// One word, which scripts rely on.
+    fn word(&self) -> &'static str {
+        match self {
+            RunState::Running { .. } => "running",
+            RunState::Finished => "finished",
+            RunState::Stopped => "stopped",
+            RunState::Killed => "killed",
+            RunState::Unfinished => "unfinished",
+        }
+    }
+}
+
+impl RunAccount {
+    /// Reads a run's folder.
+    pub fn of(path: &Path) -> Result<Self, CliError> {
+        let run = RunReader::open(path)?;
+        // Asked first: a run that ends while it is looked at has then written what is read below.
+        let activity = run.activity();
+        let recipe = recipe::of_run(&run)?;
+        let (mut saved, mut checkpoints) = (None, Vec::new());
+        let total = recipe.total_steps();
+        for (step, file) in run.checkpoints()? {
+            let problem = match run.checkpoint(&file)? {
+                Ok(_) if step > total => Some(format!("lies beyond step {total}, the last of this run")),
+                Ok(_) => None,
+                // The run is going on, and has removed it since.
+                Err(Damage::Io(error)) if error.kind() == ErrorKind::NotFound => continue,
+                Err(damage) => Some(damage.to_string()),
+            };
+            if problem.is_none() {
+                saved = saved.or(Some(step));
+            }
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            checkpoints.push(CheckpointAccount { step, name, bytes: file.metadata().map_or(0, |m| m.len()), problem });
+        }
+        let (mut logged, mut losses, mut accuracies) = (None, None, None);
+        run.each_record(|record| {
+            logged = logged.max(record["step"].as_u64());
+            let last = if record.get("knn_top1").is_some() { &mut accuracies } else { &mut losses };
+            *last = Some(record);
+        })?;
+        let result = run.result(total);
+        let backbone = BackboneAccount::of(&run, result.as_ref());
+        Ok(Self {
+            backbone,
+            path: path.display().to_string(),
+            identity: run.identity()?,
+            state: RunState::of(activity, result.is_some()),
+            last: losses.into_iter().chain(accuracies).collect(),
+            logged,
+            recipe,
+            saved,
+            checkpoints,
+            result,
+        })
+    }
+
+    /// The last step that the run is known to have done.
+    fn step(&self) -> u64 {
+        match self.state {
+            RunState::Finished => self.recipe.total_steps(),
+            _ => self.logged.max(self.saved).unwrap_or(0),
+        }
+    }
+
+    /// For people.
+    pub fn text(&self) -> Result<String, CliError> {
+        let (recipe, facts) = (&self.recipe, self.recipe.facts());
+        let mut text = format!("{}: a run of {}\n", self.path, in_words(recipe)?);
+        let labels = if facts.labelled { "labelled" } else { "without labels" };
+        let source = recipe.source().map_or(String::new(), |source| format!("{source}: "));
+        let data = format!("{source}{}, {} (the median), {labels}", count(facts.images, "image"), facts.size());
+        line(&mut text, "data", &data);
+        line(&mut text, "recipe", &summary(recipe));
+        line(&mut text, "progress", &self.progress());
+        for (i, record) in self.last.iter().enumerate() {
+            line(&mut text, if i == 0 { "metrics" } else { "" }, &metrics(record));
+        }
+        if let Some(knn) = self.result.as_ref().and_then(|result| result.knn.as_ref()) {
+            line(
+                &mut text,
+                "result",
+                &format!(
+                    "top-1 kNN (k={}) on {}: raw pixels {:.1} %, untrained {:.1} %, trained {:.1} %",
+                    knn.k, knn.judged, knn.raw_pixels, knn.untrained, knn.trained
+                ),
+            );
+        }
+        if let Some(backbone) = &self.backbone {
+            line(&mut text, "backbone", &backbone.text());
+        }
+        if self.checkpoints.is_empty() {
+            line(&mut text, "checkpoints", "none yet");
+        }
+        for (i, CheckpointAccount { name, bytes: size, problem, .. }) in self.checkpoints.iter().enumerate() {
+            let state = problem.as_deref().unwrap_or("sound");
+            line(&mut text, if i == 0 { "checkpoints" } else { "" }, &format!("{name}  {}  {state}", bytes(*size)));
+        }
+        Ok(text)
+    }
+
+    fn progress(&self) -> String {
+        let (step, total) = (self.step(), self.recipe.total_steps());
+        let is_lost = self.saved.is_none() && !self.checkpoints.is_empty();
+        let goes_on = match self.saved {
+            Some(saved) => format!("the command that started it continues it after step {}", thousands(saved)),
+            None if is_lost => "no checkpoint can be used: it cannot be continued".to_owned(),
+            None => "no checkpoint had been written: the command that started it begins again".to_owned(),
+        };
+        let state = match &self.state {
+            RunState::Running { holder } => {
+                let saved = self.saved.map_or("nothing".to_owned(), |saved| format!("step {}", thousands(saved)));
+                format!("running ({holder}), {saved} is saved")
+            }
+            RunState::Finished if is_lost => {
+                "finished; no checkpoint can be read any more, only the backbone".to_owned()
+            }
+            RunState::Finished => "finished".to_owned(),
+            RunState::Stopped => format!("stopped; {goes_on}"),
+            RunState::Killed => format!("killed; {goes_on}"),
+            RunState::Unfinished => format!("not finished; {goes_on}"),
+        };
+        let epochs = step as f64 / self.recipe.steps_per_epoch().max(1) as f64;
+        let of = count(self.recipe.epochs(), "epoch");
+        format!("step {} of {}, {epochs:.1} of {of}: {state}", thousands(step), thousands(total))
+    }
+
+    /// For scripts.
+    pub fn json(&self) -> Value {
+        let facts = self.recipe.facts();
+        // Values of a recipe are TOML, which for all but a few words is JSON too.
+        let value = |text: String| serde_json::from_str(&text).unwrap_or(Value::String(text));
+        let recipe: Map<String, Value> =
+            self.recipe.explain().into_iter().map(|line| (line.key.to_owned(), value(line.value))).collect();
+        let checkpoint = |c: &CheckpointAccount| json!({ "file": c.name, "step": c.step, "bytes": c.bytes, "sound": c.problem.is_none(), "problem": c.problem });
+        json!({
+            "kind": "run",
+            "path": self.path,
+            "run": self.identity.as_ref().map(|identity| &identity.run),
+            "state": self.state.word(),
+            "step": self.step(),
+            "saved_step": self.saved,
+            "total_steps": self.recipe.total_steps(),
+            "steps_per_epoch": self.recipe.steps_per_epoch(),
+            "data": {
+                "source": self.recipe.source(), "images": facts.images, "height": facts.height, "width": facts.width,
+                "labelled": facts.labelled, "fingerprint": format!("{:016x}", facts.fingerprint),
+            },
+            "recipe": recipe,
+            "metrics": self.last.first(),
+            "knn_top1": self.last.iter().rev().find_map(|record| record.get("knn_top1")),
+            "checkpoints": self.checkpoints.iter().map(checkpoint).collect::<Vec<_>>(),
+            "backbone": self.backbone.as_ref().map(|b| json!({ "bytes": b.bytes, "step": b.step, "sound": b.is_sound })),
+            "result": self.result.as_ref().map(RunResult::to_json),
+        })
+    }
+}
+
+fn line(text: &mut String, title: &str, content: &str) {
+    // Writing into a string does not fail.
+    _ = writeln!(text, "  {title:11}  {content}");
+}
+
+fn in_words(recipe: &Recipe) -> Result<String, CliError> {
+    Ok(format!(
+        "{}, prototypes {}, centering {}; {}: {}",
+        recipe.method(),
+        recipe.prototypes(),
+        recipe.centering(),
+        recipe.arch(),
+        network(&vit_config(recipe)?)
+    ))
+}
+
+/// The keys that tell runs apart most often; config.toml has all.
+fn summary(recipe: &Recipe) -> String {
+    const SHOWN: [&str; 10] = [
+        "epochs",
+        "batch_size",
+        "lr",
+        "out_dim",
+        "global_size",
+        "local_size",
+        "local_crops",
+        "teacher_temp",
+        "momentum_teacher",
+        "seed",
+    ];
+    let lines = recipe.explain();
+    let shown = lines.iter().filter(|line| SHOWN.contains(&line.key));
+    shown.map(|line| format!("{} {}", line.key, line.value)).collect::<Vec<_>>().join(", ")
+}
+
+/// What of a record of the log tells most; metrics.jsonl has all.
+fn metrics(record: &Value) -> String {
+    const SHOWN: [&str; 8] = [
+        "loss",
+        "divergence",
+        "teacher_entropy",
+        "prototypes_in_use",
+        "kappa_median",
+        "feature_rank",
+        "images_per_second",
+        "knn_top1",
+    ];
+    let shown = SHOWN.iter().filter_map(|&key| match record.get(key)? {
+        Value::Number(x) if x.is_f64() => Some(format!("{key} {}", short(x.as_f64()?))),
+        value => Some(format!("{key} {value}")),
+    });
+    let step = record.get("step").map_or(String::new(), |step| format!("step {step}: "));
+    step + &shown.collect::<Vec<_>>().join(", ")
+}
+
+/// About four significant digits.
+fn short(x: f64) -> String {
+    match x.abs() {
+        0.0 => "0".to_owned(),
+        a if (1e-3..1e5).contains(&a) => {
+            let digits = (3 - a.log10().floor() as i32).max(0) as usize;
+            format!("{x:.digits$}")
+        }
+        _ => format!("{x:.2e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_held_says_more_than_a_result() {
+        let training = || Some(Activity::Training { holder: "process 7".into() });
+        assert_eq!(RunState::of(training(), false).word(), "running");
+        assert_eq!(RunState::of(training(), true).word(), "running", "it makes something again");
+        assert_eq!(RunState::of(Some(Activity::Killed), true), RunState::Finished);
+        let words = [Some(Activity::Ended), Some(Activity::Killed), None].map(|a| RunState::of(a, false).word());
+        assert_eq!(words, ["stopped", "killed", "unfinished"]);
+    }
+
+    #[test]
+    fn numbers_have_about_four_digits() {
+        assert_eq!(
+            [0.0, 0.123456, 8.31777, 1234.5, 123456.0, 1e-6].map(short),
+            ["0", "0.1235", "8.318", "1234", "1.23e5", "1.00e-6"]
+        );
+    }
+
+    #[test]
+    fn a_record_begins_with_its_step() {
+        let record = serde_json::json!({ "prototypes_in_use": 3, "loss": 2.0, "epoch": 3, "step": 7 });
+        assert_eq!(metrics(&record), "step 7: loss 2.000, prototypes_in_use 3");
+    }
+}
