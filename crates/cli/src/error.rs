@@ -19,6 +19,9 @@ pub enum CliError {
     /// The recipe.
     #[error(transparent)]
     Recipe(#[from] ssl::recipe::RecipeError),
+    /// A recipe for a time.
+    #[error(transparent)]
+    Budget(#[from] ssl::recipe::BudgetError<ssl::pretraining::PretrainError>),
     /// The run folder.
     #[error(transparent)]
     Run(#[from] train::run::RunError),

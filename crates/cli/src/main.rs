@@ -23,6 +23,7 @@ mod progress;
 mod recipe;
 mod signals;
 mod terminal;
+mod time_budget;
 mod views;
 mod weights;
 

@@ -25,12 +25,20 @@ use crate::output;
 use crate::progress::Console;
 use crate::signals::Stop;
 use crate::terminal::Terminal;
+use crate::time_budget;
 
 /// Trains, or goes on with what an earlier start of the same command began.
 pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let asked = args.recipe.asked(args.device.thread_count())?;
     let device = args.device.choose_for_training(asked.residual_stream())?;
-    let (train, recipe) = args.recipe.open(asked)?;
+    let (train, facts) = args.recipe.open(&asked)?;
+    let named_out =
+        args.out.clone().or_else(|| args.minutes.map(|m| time_budget::default_out(&args.recipe.data, &asked, m)));
+    let fitted = match (args.minutes, &named_out) {
+        (Some(minutes), Some(out)) => time_budget::fit(&asked, &facts, minutes, &train, &device.device, out)?,
+        _ => asked.clone(),
+    };
+    let recipe = args.recipe.resolve(fitted, &facts)?;
     let method = method::of(&recipe);
     let read = ReadOptions { workers: workers(args), ..Default::default() };
     let need = MemoryNeed {
@@ -42,7 +50,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     };
     // Before there is a folder that holds these settings.
     memory::check(&device.device, &need)?;
-    let out = args.out.clone().unwrap_or_else(|| default_out(&args.recipe.data, &recipe));
+    let out = named_out.unwrap_or_else(|| default_out(&args.recipe.data, &recipe));
     let folder = RunFolder::open(&out, &recipe)?;
 
     if let Some(result) = conclusion::finished(&folder, &recipe)? {
@@ -60,7 +68,9 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
 
     let console = Console::new(recipe.total_steps());
     let stop = Stop::listen(&console)?;
-    let (mut terminal, mut knn) = (Terminal::new(&console, recipe.epochs()), OnlineEvaluation::new(knn));
+    let faster = |images_per_second| time_budget::under_an_hour(&asked, &facts, &recipe, images_per_second);
+    let mut terminal = Terminal::new(&console, recipe.epochs(), recipe.batch_size(), &faster);
+    let mut knn = OnlineEvaluation::new(knn);
     let opened = pretraining::open(&device.device, &recipe, &*method, folder, train, evaluated, &mut terminal);
     let trained = opened.map_err(CliError::from).and_then(|mut trainer| {
         terminal.begin(trainer.step(), recipe.total_steps(), &device.device.describe());
@@ -108,7 +118,13 @@ fn workers(args: &PretrainArgs) -> usize {
 
 /// `runs/photos-dino-vmf-vit_small`: a function of the command, so that the same command finds its run again.
 fn default_out(data: &str, recipe: &Recipe) -> PathBuf {
-    let name = match data.split(':').next() {
+    let name = name_of(data);
+    Path::new("runs").join(format!("{name}-{}-{}-{}", recipe.method(), recipe.prototypes(), recipe.arch()))
+}
+
+/// The name of the data as a part of the name of a run.
+pub fn name_of(data: &str) -> String {
+    match data.split(':').next() {
         Some("synthetic") => "synthetic".to_owned(),
         _ => {
             let path = Path::new(data);
@@ -117,8 +133,7 @@ fn default_out(data: &str, recipe: &Recipe) -> PathBuf {
             let name = real.as_deref().unwrap_or(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
             if name.is_empty() { "images".to_owned() } else { name }
         }
-    };
-    Path::new("runs").join(format!("{name}-{}-{}-{}", recipe.method(), recipe.prototypes(), recipe.arch()))
+    }
 }
 
 fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path) {

@@ -14,12 +14,17 @@ use crate::images;
 const BUILT_IN: &str = include_str!("../../../recipes/synthetic.toml");
 
 impl RecipeArgs {
-    /// The training images, and the recipe with everything that was not asked for derived from them. [`Self::asked`] is
-    /// called before, so that a typing error costs no time.
-    pub fn open(&self, asked: RawRecipe) -> Result<(Arc<dyn Source>, Recipe), CliError> {
-        let (train, facts) = self.data(&asked)?;
+    /// The training images of a run and what they are. [`Self::asked`] is called before, so that a typing error costs no
+    /// time.
+    pub fn open(&self, asked: &RawRecipe) -> Result<(Arc<dyn Source>, Facts), CliError> {
+        let (train, facts) = self.data(asked)?;
         let facts = Facts { fingerprint: train.fingerprint(), ..facts };
-        Ok((train, asked.resolve(&facts)?.with_source(images::absolute(&self.data))))
+        Ok((train, facts))
+    }
+
+    /// The recipe with everything that was not asked for derived from the data.
+    pub fn resolve(&self, asked: RawRecipe, facts: &Facts) -> Result<Recipe, CliError> {
+        Ok(asked.resolve(facts)?.with_source(images::absolute(&self.data)))
     }
 
     /// The same for somebody who only looks at images: a batch that the data cannot fill is nothing to them.
@@ -70,7 +75,7 @@ mod tests {
         assert_eq!(views.recipe.open_for_views().unwrap().1.facts().fingerprint, 0);
         let run = Cli::try_parse_from(["dino-vmf", "pretrain", data, "--batch-size=8"]).unwrap();
         let Command::Pretrain(run) = run.command else { panic!("another command") };
-        let (source, recipe) = run.recipe.open(run.recipe.asked(None).unwrap()).unwrap();
-        assert_eq!(recipe.facts().fingerprint, source.fingerprint());
+        let (source, facts) = run.recipe.open(&run.recipe.asked(None).unwrap()).unwrap();
+        assert_eq!(facts.fingerprint, source.fingerprint());
     }
 }

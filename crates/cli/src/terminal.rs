@@ -1,5 +1,7 @@
 //! A training run as a person at a terminal sees it.
 
+use std::time::Duration;
+
 use data::BadSample;
 use train::{Monitor, Progress};
 
@@ -9,20 +11,48 @@ use crate::progress::{Console, Meter, Repeats};
 /// Unreadable images that are named.
 const NAMED: usize = 100;
 
+/// A run that takes longer than this is worth a word at once.
+const LONG: Duration = Duration::from_secs(24 * 3600);
+/// Steps after which its speed is known well enough for that.
+const STEPS_TO_KNOW: u32 = 3;
+
+/// What would make a run at this many images a second a short one, in words.
+pub type Faster<'a> = &'a dyn Fn(f64) -> String;
+
 /// Shows the progress of a run and what there is to say about it.
-pub struct Terminal {
+pub struct Terminal<'a> {
     console: Console,
     meter: Meter,
     epochs: usize,
+    batch: usize,
+    faster: Faster<'a>,
+    /// Steps that were shown.
+    shown: u32,
     repeats: Repeats,
     skipped: usize,
 }
 
-impl Terminal {
-    /// For a run of this many epochs.
-    pub fn new(console: &Console, epochs: usize) -> Self {
-        let meter = Meter::new(console, "step");
-        Self { console: console.clone(), meter, epochs, repeats: Repeats::default(), skipped: 0 }
+impl<'a> Terminal<'a> {
+    /// For a run of this many epochs in batches of this many images.
+    pub fn new(console: &Console, epochs: usize, batch: usize, faster: Faster<'a>) -> Self {
+        let (console, meter) = (console.clone(), Meter::new(console, "step"));
+        Self { console, meter, epochs, batch, faster, shown: 0, repeats: Repeats::default(), skipped: 0 }
+    }
+
+    /// Says once what to do about a run of days.
+    fn warn_of_a_long_run(&mut self, progress: &Progress, images_per_second: f64) {
+        self.shown = self.shown.saturating_add(1);
+        if self.shown != STEPS_TO_KNOW || images_per_second <= 0.0 {
+            return;
+        }
+        let left = progress.total_steps.saturating_sub(progress.step) as f64 * self.batch as f64 / images_per_second;
+        if left > LONG.as_secs_f64() {
+            let days = left / LONG.as_secs_f64();
+            self.console.say(&format!(
+                "at this speed the run takes about {days:.1} days. {}",
+                (self.faster)(images_per_second)
+            ));
+        }
     }
 
     /// Says that the step after `done` is under way, which can take a minute.
@@ -36,10 +66,12 @@ impl Terminal {
     }
 }
 
-impl Monitor for Terminal {
+impl Monitor for Terminal<'_> {
     fn step(&mut self, progress: &Progress) {
         let Progress { step, total_steps, epoch, loss, images_per_second, data_wait } = *progress;
-        let speed = output::speed(self.meter.smooth(images_per_second));
+        let smooth = self.meter.smooth(images_per_second);
+        self.warn_of_a_long_run(progress, smooth);
+        let speed = output::speed(smooth);
         let about = format!(
             "epoch {}/{}  loss {loss:.4}  {speed}  data wait {:.0} %",
             epoch + 1,

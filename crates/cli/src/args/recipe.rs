@@ -16,12 +16,24 @@ pub struct PretrainArgs {
     /// Folder of the run [default: runs/DATA-METHOD-PROTOTYPES-ARCH]
     #[arg(long, value_name = "RUN")]
     pub out: Option<PathBuf>,
+    /// Choose network, views and epochs so that the run ends within about M minutes on this machine: a few steps are tried
+    /// first. What is asked for by other flags stays
+    #[arg(long, value_name = "M", value_parser = minutes)]
+    pub minutes: Option<f64>,
     /// Print the result as one JSON object
     #[arg(long)]
     pub json: bool,
     /// Where to compute.
     #[command(flatten)]
     pub device: DeviceArgs,
+}
+
+/// A time that a run can take.
+fn minutes(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(minutes) if (0.1..=1e6).contains(&minutes) => Ok(minutes),
+        _ => Err("must be a number from 0.1 to 1000000".to_owned()),
+    }
 }
 
 /// The data of a run and its recipe: what decides what the network sees.
@@ -110,6 +122,8 @@ pub const PRETRAIN_EXAMPLES: &str = "\
 Examples:
   dino-vmf pretrain
       DINO-vMF on `synthetic`; needs nothing but this program
+  dino-vmf pretrain --data photos --minutes 5
+      something to look at in five minutes, also without a GPU
   dino-vmf pretrain --data photos --epochs 100 --out runs/photos
       on a folder. Sub-folders train/ and val/ are told apart; class folders give labels for the online kNN
   dino-vmf pretrain --data photos --prototypes l2 --centering logit --out runs/plain-dino

@@ -126,6 +126,34 @@ pub fn fit<E: std::error::Error + 'static>(
     }
 }
 
+/// The same without a trial, by the count of operations, where it is known how fast one recipe trains here.
+pub fn fit_by_count(
+    asked: &RawRecipe,
+    facts: &Facts,
+    minutes: f64,
+    (known, images_per_second): (&Recipe, f64),
+) -> Option<Fitted> {
+    let (known, _) = cost::of_recipe(known)?;
+    let rate = known * images_per_second;
+    let guess = |recipe: &Recipe| {
+        let cost = cost::of_recipe(recipe).map_or(known, |(cost, _)| cost);
+        Ok::<f64, std::convert::Infallible>(recipe.batch_size() as f64 * cost / rate)
+    };
+    fit(asked, facts, minutes, guess).ok()
+}
+
+/// What a time decides where nobody asked for it.
+const FITTED: [&str; 6] = ["arch", "patch_size", "global_size", "local_crops", "epochs", "knn_every"];
+
+/// What the time decided when a run was begun: a resumed run takes that, and tries nothing again.
+pub fn fitted_before(asked: &RawRecipe, begun: &Recipe, minutes: f64) -> Result<RawRecipe, RecipeError> {
+    let mut decided = RawRecipe::default();
+    for line in begun.explain().iter().filter(|line| FITTED.contains(&line.key)) {
+        decided.set_text(line.key, &line.value, &format!("--minutes {minutes}"))?;
+    }
+    Ok(decided.overlaid_by(asked.clone()))
+}
+
 /// A recipe as it is asked for, resolved, and what an image costs in a step and in an evaluation.
 type Costed = (RawRecipe, Recipe, (f64, f64));
 
@@ -285,6 +313,28 @@ mod tests {
         assert!(error.contains("one pass over 1281167 images takes"), "{error}");
         let enough: f64 = error.split("--minutes ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
         assert!(fit(&RawRecipe::default(), &many, enough, machine(100.0)).is_ok(), "{error}");
+    }
+
+    #[test]
+    fn a_resumed_run_takes_what_was_decided_when_it_began() {
+        let begun = fitted("", &PHOTOGRAPHS, 5.0, 100.0);
+        let again = fitted_before(&RawRecipe::default(), &begun, 5.0).unwrap().resolve(&PHOTOGRAPHS).unwrap();
+        assert_eq!(again, begun);
+        let given = RawRecipe::from_toml("epochs = 3", "my.toml").unwrap();
+        assert_eq!(fitted_before(&given, &begun, 5.0).unwrap().resolve(&PHOTOGRAPHS).unwrap().epochs(), 3);
+    }
+
+    #[test]
+    fn a_known_speed_tells_what_would_fit() {
+        let asked = RawRecipe::default();
+        let recipe = asked.clone().resolve(&PHOTOGRAPHS).unwrap();
+        let counted = fit_by_count(&asked, &PHOTOGRAPHS, 60.0, (&recipe, 1.0)).unwrap();
+        let images = recipe.batch_size() as f64;
+        let measured = fit(&asked, &PHOTOGRAPHS, 60.0, |r: &Recipe| {
+            let relative = cost::of_recipe(r).unwrap().0 / cost::of_recipe(&recipe).unwrap().0;
+            Ok::<f64, Infallible>(images * relative)
+        });
+        assert_eq!(counted.asked, measured.unwrap().asked);
     }
 
     #[test]

@@ -59,6 +59,16 @@ impl RawRecipe {
         self.channels.as_ref().map_or(RGB, |given| given.value)
     }
 
+    /// The method that will train.
+    pub fn method(&self) -> MethodName {
+        self.method.as_ref().map_or(MethodName::Dino, |given| given.value)
+    }
+
+    /// What the prototypes' norms will mean.
+    pub fn prototypes(&self) -> Prototypes {
+        self.prototypes.as_ref().map_or(Prototypes::Vmf, |given| given.value)
+    }
+
     /// Element type of the residual stream. The device is opened before the data is looked at.
     pub fn residual_stream(&self) -> ResidualStream {
         self.residual_stream.as_ref().map_or(RESIDUAL, |given| given.value)
@@ -76,7 +86,7 @@ impl RawRecipe {
         if facts.images == 0 || facts.size().short() == 0 {
             return Err(RecipeError::NoImages);
         }
-        let method = self.method.as_ref().map_or(MethodName::Dino, |given| given.value);
+        let method = self.method();
         check_scope(method, self.given())?;
         let images = facts.images;
         let short = facts.size().short();

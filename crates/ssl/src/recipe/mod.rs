@@ -24,7 +24,7 @@ mod parse;
 mod rule;
 mod values;
 
-pub use budget::{BudgetError, Fitted, fit};
+pub use budget::{BudgetError, Fitted, fit, fit_by_count, fitted_before};
 pub use check::Facts;
 pub use error::RecipeError;
 pub use explain::{Line, Origin};

@@ -1,0 +1,72 @@
+//! `pretrain --minutes`: a recipe that fits the time on this machine.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use data::Source;
+use ssl::memory::MemoryNeed;
+use ssl::method;
+use ssl::recipe::{self, Facts, RawRecipe, Recipe};
+use ssl::setup::learner_options;
+use ssl::trial;
+use tensor::Device;
+use train::run::{RunReader, is_run};
+
+use crate::error::CliError;
+use crate::memory;
+use crate::output;
+use crate::pretrain::name_of;
+
+/// Minutes in which something can be seen.
+const AN_HOUR: f64 = 60.0;
+
+/// `runs/photos-dino-vmf-5-minutes`: a function of the command, as the network, which is found by trial, is not.
+pub fn default_out(data: &str, asked: &RawRecipe, minutes: f64) -> PathBuf {
+    Path::new("runs").join(format!("{}-{}-{}-{minutes}-minutes", name_of(data), asked.method(), asked.prototypes()))
+}
+
+/// What was asked for, and what makes it fit. A run that has begun keeps what was found then.
+pub fn fit(
+    asked: &RawRecipe,
+    facts: &Facts,
+    minutes: f64,
+    source: &Arc<dyn Source>,
+    device: &Device,
+    out: &Path,
+) -> Result<RawRecipe, CliError> {
+    if is_run(out) {
+        let begun = recipe::of_run(&RunReader::open(out)?)?;
+        return Ok(recipe::fitted_before(asked, &begun, minutes)?);
+    }
+    output::note(&format!("--minutes {minutes}: trying how fast some steps are here"));
+    let speed = |recipe: &Recipe| match fits_memory(device, recipe) {
+        true => trial::seconds_per_step(device, recipe, source.clone()),
+        // Something cheaper may.
+        false => Ok(f64::INFINITY),
+    };
+    let fitted = recipe::fit(asked, facts, minutes, speed)?;
+    output::note(&fitted.summary);
+    Ok(fitted.asked)
+}
+
+fn fits_memory(device: &Device, recipe: &Recipe) -> bool {
+    let Ok(options) = learner_options(recipe) else { return true };
+    let (method, batch, drop_path) = (method::of(recipe), recipe.batch_size(), recipe.drop_path());
+    let need = MemoryNeed { options: &options, method: &*method, batch, drop_path, evaluated: None };
+    memory::check(device, &need).is_ok()
+}
+
+/// What to do about a run that takes days, by what fits into an hour.
+pub fn under_an_hour(asked: &RawRecipe, facts: &Facts, recipe: &Recipe, images_per_second: f64) -> String {
+    let fitted = recipe::fit_by_count(asked, facts, AN_HOUR, (recipe, images_per_second));
+    let resolved = fitted.and_then(|fitted| fitted.asked.resolve(facts).ok());
+    match resolved {
+        Some(short) => format!(
+            "--minutes {AN_HOUR} would end within an hour: about {} of {} on views of {}. Ctrl-C stops this one",
+            text::count(short.epochs(), "epoch"),
+            short.arch(),
+            short.global_size()
+        ),
+        None => "Fewer images, or a GPU, would bring it under an hour. Ctrl-C stops this one".to_owned(),
+    }
+}
