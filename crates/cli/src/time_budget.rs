@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use data::Source;
 use ssl::memory::MemoryNeed;
@@ -17,6 +18,8 @@ use crate::memory;
 use crate::output;
 use crate::pretrain::name_of;
 
+/// Of each minute that there is, what one trial may take; more than three seconds tell nothing more.
+const SECONDS_OF_A_MINUTE: f64 = 2.0;
 /// Minutes in which something can be seen.
 const AN_HOUR: f64 = 60.0;
 
@@ -39,8 +42,9 @@ pub fn fit(
         return Ok(recipe::fitted_before(asked, &begun, minutes)?);
     }
     output::note(&format!("--minutes {minutes}: trying how fast some steps are here"));
+    let trial = Duration::from_secs_f64((minutes * SECONDS_OF_A_MINUTE).clamp(0.5, 3.0));
     let speed = |recipe: &Recipe| match fits_memory(device, recipe) {
-        true => trial::seconds_per_step(device, recipe, source.clone()),
+        true => trial::seconds_per_step(device, recipe, source.clone(), trial),
         // Something cheaper may.
         false => Ok(f64::INFINITY),
     };

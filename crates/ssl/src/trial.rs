@@ -15,15 +15,19 @@ use crate::pretraining::{PretrainError, Pretraining};
 use crate::recipe::Recipe;
 use crate::setup::{PREFETCH, learner_options, loader_config};
 
-/// A trial is over after this long, if it has taken at least [`LEAST_STEPS`].
-const LONG_ENOUGH: Duration = Duration::from_secs(3);
-/// After this many it is over in any case.
+/// After this many steps a trial is over in any case.
 const MOST_STEPS: u64 = 200;
 /// Two, because the first of a slow machine may be late for reasons of its own.
 const LEAST_STEPS: u64 = 2;
 
-/// Seconds that a step of this recipe takes, images read from `source` as they are in training.
-pub fn seconds_per_step(device: &Device, recipe: &Recipe, source: Arc<dyn Source>) -> Result<f64, PretrainError> {
+/// Seconds that a step of this recipe takes, images read from `source` as they are in training. The trial is over after
+/// `long_enough`, if it has taken at least two steps.
+pub fn seconds_per_step(
+    device: &Device,
+    recipe: &Recipe,
+    source: Arc<dyn Source>,
+    long_enough: Duration,
+) -> Result<f64, PretrainError> {
     let (options, method) = (learner_options(recipe).map_err(LearnError::from)?, method::of(recipe));
     let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
     let need = MemoryNeed { options: &options, method: &*method, batch, drop_path, evaluated: None };
@@ -45,10 +49,10 @@ pub fn seconds_per_step(device: &Device, recipe: &Recipe, source: Arc<dyn Source
         feed.recycle(fed);
         taken += 1;
         // A slow machine's loader has long made the next batches when its first step is done.
-        let is_warm = step == 0 || (step < PREFETCH as u64 && begun.elapsed() < LONG_ENOUGH);
+        let is_warm = step == 0 || (step < PREFETCH as u64 && begun.elapsed() < long_enough);
         if is_warm {
             (taken, begun) = (0, Instant::now());
-        } else if taken >= LEAST_STEPS && begun.elapsed() >= LONG_ENOUGH {
+        } else if taken >= LEAST_STEPS && begun.elapsed() >= long_enough {
             break;
         }
     }
