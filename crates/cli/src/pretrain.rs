@@ -161,7 +161,7 @@ fn finish(
     let table = |judge: &OnlineKnn| -> Result<KnnTable, CliError> {
         output::note("comparing with raw pixels and with the untrained network");
         let (vit, weights) = online_knn::untrained(recipe, learner.device())?;
-        let untrained = Network { vit: &vit, weights: &weights, device: learner.device() };
+        let untrained = Network::new(&vit, &weights, learner.device());
         Ok(KnnTable {
             k: judge.k() as u64,
             judged: judge.describe(),

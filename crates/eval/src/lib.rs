@@ -13,6 +13,7 @@ pub mod knn;
 #[cfg(test)]
 mod knn_golden;
 mod neighbors;
+mod normalization;
 pub mod online;
 pub mod prepare;
 mod reading;
@@ -22,6 +23,7 @@ pub mod subset;
 pub use error::EvalError;
 pub use features::{Extraction, Features, Network, extract, raw_pixels};
 pub use input::InputSpec;
+pub use normalization::Normalization;
 pub use knn::{KnnOptions, KnnResult};
 pub use online::{OnlineKnn, OnlineKnnOptions};
 pub use prepare::Preparation;

@@ -172,7 +172,7 @@ mod tests {
         let train = source(24);
         let options = OnlineKnnOptions { k: 1, ..OPTIONS };
         let knn = OnlineKnn::new(train.clone(), Some(train), options, device.clone()).unwrap();
-        let network = Network { vit: &vit, weights: &weights, device: &device };
+        let network = Network::new(&vit, &weights, &device);
         // Every query is among the voters, and is its own nearest neighbour.
         assert_eq!(knn.network_top1(network, &|| false).unwrap(), 100.0);
         assert!(matches!(knn.network_top1(network, &|| true), Err(EvalError::Stopped)));

@@ -74,7 +74,7 @@ impl Net {
     }
 
     fn extract(&self, source: &dyn Source, options: &ReadOptions) -> Result<Extraction, EvalError> {
-        let network = Network { vit: &self.vit, weights: &self.weights, device: &self.device };
+        let network = Network::new(&self.vit, &self.weights, &self.device);
         extract(network, source, &Preparation::Cover((12, 16)), options, &mut |_| ControlFlow::Continue(()))
     }
 }
@@ -133,7 +133,7 @@ fn a_source_without_one_usable_image_is_an_error_that_names_some() {
 #[test]
 fn progress_counts_to_the_end_and_can_stop() {
     let (net, source) = (Net::new(3), made(&[1]));
-    let network = Network { vit: &net.vit, weights: &net.weights, device: &net.device };
+    let network = Network::new(&net.vit, &net.weights, &net.device);
     let (mut seen, options) = (Vec::new(), ReadOptions { batch_size: 4, workers: 2, ..Default::default() });
     let all = &mut |p: ReadProgress| {
         seen.push((p.done, p.total, p.skipped));
@@ -157,7 +157,7 @@ fn networks_and_settings_that_cannot_work_are_refused() {
     {
         assert!(matches!(net.extract(&source, &options), Err(EvalError::Setting { .. })));
     }
-    let network = Network { vit: &net.vit, weights: &net.weights, device: &net.device };
+    let network = Network::new(&net.vit, &net.weights, &net.device);
     let go_on = &mut |_| ControlFlow::Continue(());
     let small = extract(network, &source, &Preparation::Cover((3, 16)), &ReadOptions::default(), go_on);
     assert!(matches!(small, Err(EvalError::Network(_))), "an image below a patch");
