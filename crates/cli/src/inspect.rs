@@ -3,8 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use eval::{InputSpec, Normalization};
 use model::VitConfig;
-use model::weights::{LoadOptions, WeightsError, WeightsFile};
+use model::weights::{HeadsFrom, LoadOptions, WeightsError, WeightsFile};
 use serde_json::Value;
 use ssl::recipe::{self, Recipe};
 use ssl::setup::vit_config;
@@ -12,13 +13,14 @@ use text::{bytes, count, thousands};
 use train::run::{Checkpoint, Damage, RunReader};
 
 use crate::args::InspectArgs;
+use crate::description;
 use crate::error::CliError;
 use crate::output;
 
 /// Prints what is there.
 pub fn run(args: &InspectArgs) -> Result<(), CliError> {
     let path = &args.weights;
-    let text = if path.is_dir() { of_run(path)? } else { of_file(path)? };
+    let text = if path.is_dir() { of_run(path)? } else { of_file(path, args.heads)? };
     output::result(&text)
 }
 
@@ -157,23 +159,44 @@ fn short(x: f64) -> String {
     }
 }
 
-fn of_file(path: &Path) -> Result<String, CliError> {
+fn of_file(path: &Path, heads: Option<u32>) -> Result<String, CliError> {
     let file = WeightsFile::open(path)?;
     let mut text = format!("{}: {}", path.display(), file.summary());
     if file.metadata().get("format").is_some_and(|format| format == eval::FEATURES_FORMAT) {
-        text += "features, a row for each image: `names` and `class_names` beside them are JSON\n";
+        text += "features, a row for each image: `names` and `class_names` beside them are JSON, the rest tells the network\n";
         return Ok(text);
     }
+    let mut said = file.metadata().clone();
     match Checkpoint::read(path) {
-        Ok(checkpoint) => _ = writeln!(text, "checkpoint of step {}, its checksum is right", checkpoint.step()),
+        Ok(checkpoint) => {
+            _ = writeln!(text, "checkpoint of step {}, its checksum is right", checkpoint.step());
+            said = description::of_checkpoint(checkpoint.state()).unwrap_or_default();
+            said.iter().for_each(|(key, value)| _ = writeln!(text, "  {key}: {value}"));
+        }
         // A safetensors file of somebody else.
         Err(Damage::Foreign(_)) => {}
         Err(source) => return Err(CliError::Checkpoint { path: path.to_owned(), source }),
     }
-    match file.vit_config(&LoadOptions::default()) {
-        Ok((config, report)) => _ = writeln!(text, "backbone: complete: {}\n  {report}", network(&config)),
+    let said_heads = said.get("heads").and_then(|heads| heads.parse().ok());
+    let image = InputSpec::from_metadata(&said).ok().flatten().map(|input| input.size);
+    let options = LoadOptions { heads: heads.map(|n| n as usize).or(said_heads), image, ..Default::default() };
+    match file.vit_config(&options) {
+        Ok((config, report)) => {
+            _ = writeln!(text, "backbone: complete: {}\n  {report}", network(&config));
+            if let Some(HeadsFrom::Known(name)) = report.heads_from {
+                _ = writeln!(text, "  the heads are those of every {name} of DINO and timm: the file does not say");
+            }
+            // In a checkpoint the tensors have other names.
+            if report.role.is_none() && report.left_over.is_empty() {
+                let usual = Normalization::usual(config.channels);
+                let normalization =
+                    Normalization::from_metadata(&said, config.channels).ok().flatten().unwrap_or(usual);
+                text += "in Python, with timm:\n";
+                text += &description::timm_snippet(&path.display().to_string(), &config, &normalization);
+            }
+        }
         Err(error @ (WeightsError::Grid { .. } | WeightsError::Heads { .. })) => {
-            _ = writeln!(text, "backbone: complete, but its shape is not: {error}");
+            _ = writeln!(text, "backbone: complete, but its shape is not known: {error}");
         }
         Err(error @ WeightsError::IncompleteBackbone { .. }) => match file.match_report(None) {
             Ok(report) => _ = writeln!(text, "backbone: not complete\n  {report}"),

@@ -34,7 +34,8 @@ impl Normalization {
 
     /// Keys and values for the metadata of a weights file: JSON lists.
     pub fn metadata(&self) -> [(&'static str, String); 2] {
-        let list = |values: &[f32]| serde_json::json!(values.iter().map(f32::to_string).collect::<Vec<_>>()).to_string();
+        let list =
+            |values: &[f32]| serde_json::json!(values.iter().map(f32::to_string).collect::<Vec<_>>()).to_string();
         // Numbers as they are written by hand: 0.485 and not the nearest double.
         [(MEAN, list(&self.mean).replace('"', "")), (STD, list(&self.deviation).replace('"', ""))]
     }

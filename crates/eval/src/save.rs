@@ -137,7 +137,9 @@ mod tests {
         let header = std::str::from_utf8(&bytes[8..8 + length]).unwrap();
         assert!(header.starts_with("{\"__metadata__\":{\"class_names\":\"[\\\"disks on rows\\\","), "{header}");
         let (names, source) = ("[\\\"synthetic #1\\\",\\\"synthetic #0\\\"]", source.describe());
-        let metadata = format!("\"format\":\"dino-vmf features\",\"names\":\"{names}\",\"source\":\"{source}\"}},");
+        let metadata = format!(
+            "\"format\":\"dino-vmf features\",\"names\":\"{names}\",\"source\":\"{source}\",\"width\":\"1\"}},"
+        );
         assert!(header.contains(&metadata), "{header}");
         let tensors = "\"features\":{\"data_offsets\":[16,24],\"dtype\":\"F32\",\"shape\":[2,1]},\
                        \"labels\":{\"data_offsets\":[0,16],\"dtype\":\"I64\",\"shape\":[2]}}";

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use model::weights::{HeadsFrom, Element, KeyLayout, LoadOptions, LoadedVit, NetworkRole, WeightsError, WeightsFile, load_vit};
+use model::weights::{
+    Element, HeadsFrom, KeyLayout, LoadOptions, LoadedVit, NetworkRole, WeightsError, WeightsFile, load_vit,
+};
 use model::{Layout, Vit, VitConfig};
 use safetensors::tensor::{Dtype, TensorView};
 use tempfile::TempDir;

@@ -22,6 +22,18 @@ use crate::schedule::Schedules;
 use crate::setup::{learner_options, loop_options};
 use crate::view_plan::{ViewPlan, ViewShape};
 
+/// The key under which a checkpoint's state describes the network.
+pub const NETWORK: &str = "network";
+
+/// What the caller of a pre-training adds to it.
+#[derive(Clone, Debug, Default)]
+pub struct Extras {
+    /// The images whose features an evaluation between the steps computes at once.
+    pub evaluated: Option<ViewShape>,
+    /// What the run's checkpoints say of the network, so that one of them alone can be used: a text for each key.
+    pub description: Vec<(&'static str, String)>,
+}
+
 /// What is pre-trained.
 pub struct Pretraining {
     learner: Learner,
@@ -31,6 +43,7 @@ pub struct Pretraining {
     seed: u64,
     /// Of the last step.
     gradient: GradientReport,
+    description: Vec<(&'static str, String)>,
 }
 
 /// A pre-training that could not be set up.
@@ -45,16 +58,17 @@ pub enum PretrainError {
 }
 
 /// Opens or creates the run of a recipe in `folder`. `method` is [`method::of`](crate::method::of) the recipe, or one of
-/// the caller's own; `evaluated` are the images whose features an evaluation between the steps computes at once.
+/// the caller's own.
 pub fn open(
     device: &Device,
     recipe: &Recipe,
     method: &dyn MethodSpec,
     folder: RunFolder,
     source: Arc<dyn Source>,
-    evaluated: Option<ViewShape>,
+    extras: Extras,
     monitor: &mut dyn Monitor,
 ) -> Result<Trainer<Pretraining>, PretrainError> {
+    let Extras { evaluated, description } = extras;
     let options = learner_options(recipe).map_err(LearnError::from)?;
     let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
     let run = loop_options(recipe);
@@ -66,7 +80,8 @@ pub fn open(
     }
     let learner = Learner::new(device, &options, |layout, vit, device| method.build(layout, vit, device))?;
     let (schedules, seed) = (Schedules::new(recipe), recipe.seed());
-    let pretraining = Pretraining { learner, schedules, drop_path, seed, gradient: GradientReport::default() };
+    let pretraining =
+        Pretraining { learner, schedules, drop_path, seed, gradient: GradientReport::default(), description };
     Ok(Trainer::open(pretraining, run, folder, source, monitor)?)
 }
 
@@ -129,6 +144,10 @@ impl Trainable for Pretraining {
 
     fn save<'a>(&'a self, state: &mut State<'a>) {
         self.learner.save(state);
+        if !self.description.is_empty() {
+            let said = self.description.iter().map(|(key, value)| ((*key).to_owned(), value.clone().into()));
+            state.value(NETWORK, said.collect::<serde_json::Map<_, _>>());
+        }
     }
 
     fn restore(&mut self, saved: &SavedState<'_>) -> Result<(), StateError> {

@@ -15,7 +15,7 @@ use data::{Source, Split};
 use model::{Layout, Tokens, VitConfig, VitInput};
 use ssl::learner::LearnError;
 use ssl::method::{Method, MethodSpec, Networks, StepPart};
-use ssl::pretraining;
+use ssl::pretraining::{self, Extras};
 use ssl::recipe::{Facts, RawRecipe, Recipe};
 use ssl::setup::loader_config;
 use ssl::view_plan::{Sight, ViewGroup, ViewPlan, Viewer};
@@ -134,7 +134,8 @@ fn train(folder: &Path) -> (u64, Vec<u8>) {
     let source: Arc<dyn Source> = data::open(&format!("synthetic:train={IMAGES},size=32"), Split::Train, 0).unwrap();
     let method = FeatureDistance::of(&recipe);
     let folder = RunFolder::open(folder, &recipe).unwrap();
-    let mut trainer = pretraining::open(&device, &recipe, &method, folder, source, None, &mut Silent).unwrap();
+    let mut trainer =
+        pretraining::open(&device, &recipe, &method, folder, source, Extras::default(), &mut Silent).unwrap();
     let first = trainer.step();
     assert_eq!(trainer.run(&mut Silent, &mut NoEvaluation, &|| false).unwrap(), Outcome::Finished);
     let weights = trainer.trained().learner().student.iter().flat_map(|t| t.to_le_bytes().into_owned()).collect();

@@ -112,11 +112,7 @@ pub(super) fn image(metadata: &BTreeMap<String, String>) -> Option<(usize, usize
 }
 
 /// An error where the file says another network than its tensors are.
-pub(super) fn check(
-    path: &Path,
-    metadata: &BTreeMap<String, String>,
-    config: &VitConfig,
-) -> Result<(), WeightsError> {
+pub(super) fn check(path: &Path, metadata: &BTreeMap<String, String>, config: &VitConfig) -> Result<(), WeightsError> {
     let found = [(WIDTH, config.dim), (DEPTH, config.depth), (PATCH, config.patch), (CHANNELS, config.channels)];
     for (key, found) in found {
         // Other programs may use these words for something else; a number is meant.

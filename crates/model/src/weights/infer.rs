@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use super::LoadOptions;
 use super::described::{self, HeadsFrom};
 use super::error::WeightsError;
 use super::file::{TensorInfo, WeightsFile};
 use super::names::{KeyLayout, Matched};
-use super::LoadOptions;
 use crate::{Layout, VitConfig};
 
 /// Reads the network's shape off its tensors, which must all be there, and the rest off what the file says; and who says
