@@ -107,6 +107,14 @@ pub enum CliError {
         /// What is wrong with it.
         source: train::run::Damage,
     },
+    /// A weights file whose description of itself cannot be meant.
+    #[error("{}: {source}. The file was not written as it should be", path.display())]
+    Described {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: eval::EvalError,
+    },
     /// The output file must not be written.
     #[error(transparent)]
     OutputFile(#[from] crate::output_file::OutputFileError),

@@ -8,7 +8,7 @@ use model::weights;
 use serde_json::json;
 use ssl::learner::BACKBONE;
 use ssl::memory::MemoryNeed;
-use ssl::pretraining::{self, Pretraining};
+use ssl::pretraining::{self, Extras, Pretraining};
 use ssl::recipe::Recipe;
 use ssl::setup::learner_options;
 use ssl::{method, view_plan::ViewShape};
@@ -16,6 +16,7 @@ use train::run::{BACKBONE_FILE, KnnTable, RESULT_FILE, RunFolder, RunReader, Run
 use train::{Outcome, Trainer};
 
 use crate::args::PretrainArgs;
+use crate::description;
 use crate::device::Chosen;
 use crate::error::CliError;
 use crate::images;
@@ -58,11 +59,12 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let held_out = images::open_held_out(&args.recipe.data);
     let knn = online_knn::of_recipe(&recipe, train.clone(), held_out, read, args.device.host(&device.device)?)?;
     let evaluated = knn.as_ref().map(|_| evaluated_at_once(&recipe, read));
+    let extras = Extras { evaluated, description: description::of_recipe(&recipe)? };
 
     let console = Console::new(recipe.total_steps());
     let stop = Stop::listen(&console)?;
     let (mut terminal, mut knn) = (Terminal::new(&console, recipe.epochs()), OnlineEvaluation::new(knn));
-    let opened = pretraining::open(&device.device, &recipe, &*method, folder, train, evaluated, &mut terminal);
+    let opened = pretraining::open(&device.device, &recipe, &*method, folder, train, extras, &mut terminal);
     let trained = opened.map_err(CliError::from).and_then(|mut trainer| {
         terminal.begin(trainer.step(), recipe.total_steps(), &device.device.describe());
         let outcome = trainer.run(&mut terminal, &mut knn, &|| stop.requested())?;
@@ -154,7 +156,7 @@ fn finish(
     should_stop: &dyn Fn() -> bool,
 ) -> Result<RunResult, CliError> {
     let (learner, folder) = (trainer.trained().learner(), trainer.folder());
-    let metadata = input_spec(recipe).metadata();
+    let metadata = description::of_recipe(recipe)?;
     let weights = weights::to_safetensors(learner.layout(), &learner.teacher, BACKBONE, metadata)?;
     learner.device().finish()?;
     folder.write(BACKBONE_FILE, &weights)?;

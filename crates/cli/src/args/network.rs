@@ -47,12 +47,23 @@ none), and in its metadata `names` and `class_names` as JSON lists. In Python:
   f = safetensors.safe_open(\"photos.safetensors\", \"np\")
   x, names = f.get_tensor(\"features\"), json.loads(f.metadata()[\"names\"])";
 
+/// What a weights file may not say of its network, or what is wanted otherwise.
+#[derive(Clone, Debug, Args)]
+pub struct NetworkArgs {
+    /// Size of the network's input in pixels: a side, or HEIGHTxWIDTH [default: what it was trained with]
+    #[arg(long, value_name = "N|HxW", value_parser = super::pixels)]
+    pub image_size: Option<(usize, usize)>,
+    /// Attention heads of the network, for a file that does not say and is of none of the usual sizes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub heads: Option<u32>,
+}
+
 /// What a network sees of an image, and how many images at once.
 #[derive(Clone, Debug, Args)]
 pub struct InputArgs {
-    /// Side of the network's input in pixels [default: what it was trained with]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
-    pub image_size: Option<u32>,
+    /// The network.
+    #[command(flatten)]
+    pub network: NetworkArgs,
     /// Images per batch; changes speed and memory, not the features
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub batch_size: u32,
@@ -105,9 +116,8 @@ pub struct KnnArgs {
     /// The labelled images
     #[arg(long, value_name = "SRC", help = SOURCE)]
     pub data: String,
-    /// Numbers of neighbours that vote, as a list
-    #[arg(long, value_name = "K,K", value_delimiter = ',', default_values_t = [10, 20])]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    /// Numbers of neighbours that vote, each with a result of its own [default: 10,20; fewer for fewer images]
+    #[arg(long, value_name = "K,K", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     pub k: Vec<u32>,
     /// Temperature of the votes: a neighbour with cosine s votes with weight exp(s / T)
     #[arg(long, value_name = "T", default_value_t = eval::knn::DEFAULT_TEMPERATURE, value_parser = above_zero)]
@@ -139,6 +149,9 @@ pub struct InspectArgs {
     /// A run folder, a checkpoint or a safetensors file
     #[arg(value_name = "W")]
     pub weights: PathBuf,
+    /// Attention heads of the network, for a file that does not say and is of none of the usual sizes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub heads: Option<u32>,
 }
 
 /// Examples of `inspect`.

@@ -33,7 +33,7 @@ pub struct RecipeArgs {
     /// Recipe file: TOML, one `key = value` a line. A run's config.toml is one
     #[arg(long, value_name = "FILE")]
     pub recipe: Option<PathBuf>,
-    /// Sets a key of the recipe, whatever the file says; a flag of its own for the same key wins. `--help` lists the keys
+    /// Sets a key of the recipe, whatever the file says; may be repeated. `--help` lists the keys
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// The flags that stand for a key of the recipe.
@@ -69,6 +69,12 @@ pub struct RecipeFlags {
     /// Number of prototypes
     #[arg(long, value_name = "K")]
     pub out_dim: Option<String>,
+    /// Size of the global views in pixels: a side, or HEIGHTxWIDTH. A smaller one is the easiest way to a faster run
+    #[arg(long, value_name = "S")]
+    pub global_size: Option<String>,
+    /// Size of the local views in pixels: a side, or HEIGHTxWIDTH
+    #[arg(long, value_name = "S")]
+    pub local_size: Option<String>,
     /// Local views of an image
     #[arg(long, value_name = "N")]
     pub local_crops: Option<String>,
@@ -95,6 +101,8 @@ impl RecipeFlags {
             ("epochs", &self.epochs, "--epochs"),
             ("batch_size", &self.batch_size, "--batch-size"),
             ("out_dim", &self.out_dim, "--out-dim"),
+            ("global_size", &self.global_size, "--global-size"),
+            ("local_size", &self.local_size, "--local-size"),
             ("local_crops", &self.local_crops, "--local-crops"),
             ("accumulate", &self.accumulate, "--accumulate"),
             ("checkpoint_activations", &self.checkpoint_activations, "--checkpoint-activations"),
@@ -189,6 +197,8 @@ mod tests {
             epochs: text(),
             batch_size: text(),
             out_dim: text(),
+            global_size: text(),
+            local_size: text(),
             local_crops: text(),
             accumulate: text(),
             checkpoint_activations: text(),
@@ -199,6 +209,6 @@ mod tests {
             assert!(known.contains(&key), "{key}");
             assert_eq!(flag, format!("--{}", key.replace('_', "-")));
         }
-        assert_eq!(flags.given().count(), 12);
+        assert_eq!(flags.given().count(), 14);
     }
 }
