@@ -65,6 +65,16 @@ pub fn of_checkpoint(state: &str) -> Option<BTreeMap<String, String>> {
     Some(said.iter().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect())
 }
 
+/// The first thing that a checkpoint says otherwise than the recipe of its run, with both values. The program may be
+/// another one.
+pub fn difference(
+    said: &BTreeMap<String, String>,
+    recipe: &Recipe,
+) -> Result<Option<(&'static str, String, String)>, ConfigError> {
+    let mut now = of_recipe(recipe)?.into_iter().filter(|(key, _)| *key != VERSION);
+    Ok(now.find_map(|(key, now)| Some((key, said.get(key).filter(|said| **said != now)?.clone(), now))))
+}
+
 /// Python that loads a backbone of this shape into timm, with what its images must be.
 pub fn timm_snippet(path: &str, config: &VitConfig, normalization: &Normalization) -> String {
     let VitConfig { dim, depth, heads, mlp_dim, patch, image: (height, width), channels } = config;

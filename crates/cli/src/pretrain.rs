@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use eval::{EvalError, Network, OnlineKnn, ReadOptions};
 use model::weights;
 use serde_json::json;
+use ssl::health::{Evidence, Judgement, Movement, judge};
 use ssl::learner::BACKBONE;
 use ssl::memory::MemoryNeed;
 use ssl::pretraining::{self, Extras, Pretraining};
@@ -76,12 +77,14 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         output::note(&format!("skipped because unreadable: {}", text::count(terminal.skipped(), "image")));
     }
     let stopped = |step: u64| {
-        output::note(&format!(
-            "stopped after step {step} of {}. Run the same command again to continue",
-            recipe.total_steps()
-        ));
+        let log = RunReader::open(trainer.folder().root())?.metrics()?;
+        let evidence =
+            Evidence { recipe: &recipe, steps: step, is_finished: false, log: &log, movement: None, knn: None };
+        let Judgement { kind, advice, .. } = judge(&evidence);
+        output::note(&advice);
         if args.json {
-            output::result(&json!({ "outcome": "stopped", "steps": step }).to_string())?;
+            let object = json!({ "outcome": "stopped", "steps": step, "judgement": kind.word(), "advice": advice });
+            output::result(&object.to_string())?;
         }
         Ok(ExitCode::from(stop.status()))
     };
@@ -167,6 +170,7 @@ fn finish(
         Ok(KnnTable {
             k: judge.k() as u64,
             judged: judge.describe(),
+            images: Some(judge.judged() as u64),
             raw_pixels: judge.raw_pixels_top1(should_stop)?,
             untrained: judge.network_top1(untrained, should_stop)?,
             trained: match knn.last {
@@ -184,10 +188,13 @@ fn finish(
             None
         }
     };
-    let last = RunReader::open(folder.root())?.last_record("loss")?;
-    let loss = last.and_then(|record| record["loss"].as_f64());
-    let verdict = trainer.verdict().map(str::to_owned);
-    let result = RunResult { steps: trainer.step(), loss, verdict, knn };
+    let movement = Movement::of(learner, recipe.seed());
+    let movement = movement.inspect_err(|error| output::note(&format!("not compared with its start: {error}"))).ok();
+    let (steps, log) = (trainer.step(), RunReader::open(folder.root())?.metrics()?);
+    let loss = log.iter().rev().find_map(|record| record.get("loss")?.as_f64());
+    let evidence = Evidence { recipe, steps, is_finished: true, log: &log, movement, knn: knn.as_ref() };
+    let Judgement { kind, advice, verdict } = judge(&evidence);
+    let result = RunResult { steps, loss, verdict, knn, judgement: Some((kind.word().to_owned(), advice)) };
     folder.write(RESULT_FILE, format!("{:#}\n", result.to_json()).as_bytes())?;
     Ok(result)
 }

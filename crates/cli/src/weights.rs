@@ -38,7 +38,7 @@ pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights
         let run = RunReader::open(path)?;
         let recipe = recipe::of_run(&run)?;
         match newest_checkpoint(&run) {
-            Ok(checkpoint) => of_run(checkpoint.path(), Some(NetworkRole::Teacher), &recipe, heads, device)?,
+            Ok(checkpoint) => of_checkpoint(&checkpoint, &recipe, heads, device)?,
             // The last resort: the backbone that a run exports at its end carries no checksum.
             Err(error) => {
                 let file = path.join(BACKBONE_FILE);
@@ -51,8 +51,9 @@ pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights
         }
     } else if let Some(run) = run_of_checkpoint(path) {
         // Verifies the checksum: a flipped bit would otherwise give wrong features without an error.
-        Checkpoint::read(path).map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
-        of_run(path, Some(NetworkRole::Teacher), &recipe::of_run(&RunReader::open(&run)?)?, heads, device)?
+        let checkpoint =
+            Checkpoint::read(path).map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
+        of_checkpoint(&checkpoint, &recipe::of_run(&RunReader::open(&run)?)?, heads, device)?
     } else {
         of_file(path, asked, device)?
     };
@@ -71,6 +72,20 @@ pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights
         ));
     }
     Ok(weights)
+}
+
+/// Loads the teacher of a run's checkpoint, whose settings must be those that it was trained with.
+fn of_checkpoint(
+    checkpoint: &Checkpoint,
+    recipe: &Recipe,
+    heads: Option<usize>,
+    device: &Device,
+) -> Result<Weights, CliError> {
+    let said = description::of_checkpoint(checkpoint.state()).unwrap_or_default();
+    if let Some((key, said, now)) = description::difference(&said, recipe)? {
+        return Err(CliError::ChangedSettings { path: checkpoint.path().to_owned(), key, said, now });
+    }
+    of_run(checkpoint.path(), Some(NetworkRole::Teacher), recipe, heads, device)
 }
 
 /// Loads the backbone from a file of a run: of this role, or the file's only one where no role is named.
@@ -95,6 +110,9 @@ fn of_run(
 /// Loads the backbone from a file that is in no run, by what the file says of itself.
 fn of_file(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights, CliError> {
     let mut file = WeightsFile::open(path)?;
+    if file.metadata().get("format").is_some_and(|format| format == eval::FEATURES_FORMAT) {
+        return Err(CliError::FeaturesAsWeights { path: path.to_owned() });
+    }
     let damage = |source| CliError::Checkpoint { path: path.to_owned(), source };
     let (said, is_checkpoint) = match Checkpoint::read(path) {
         Ok(checkpoint) => (description::of_checkpoint(checkpoint.state()).unwrap_or_default(), true),

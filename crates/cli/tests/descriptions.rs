@@ -178,3 +178,24 @@ fn the_defaults_adapt_to_few_images_and_what_was_asked_for_does_not() {
     assert_eq!(bench(&[]).json()["batch_size"], 9);
     assert!(bench(&["--batch-size", "10"]).failed().contains("10"));
 }
+
+#[test]
+fn settings_that_were_changed_since_are_noticed_and_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    small(&out, &["--epochs", "1", "--global-size", "16x8", "--local-size", "8"]).succeeded();
+    let config = fs::read_to_string(out.join("config.toml")).unwrap();
+    // As many patches: no tensor has another shape.
+    fs::write(out.join("config.toml"), config.replace("\"16x8\"", "\"8x16\"")).unwrap();
+    let message = features(&out, &folder.path().join("f.npy"), &[]).failed();
+    assert!(message.contains("trained with image_size 16x8") && message.contains("8x16"), "{message}");
+}
+
+#[test]
+fn features_given_as_weights_are_called_what_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("f.safetensors");
+    features(&RUN.1, &out, &[]).succeeded();
+    let message = features(&out, &folder.path().join("g.npy"), &[]).failed();
+    assert!(message.contains("holds features, not a network"), "{message}");
+}

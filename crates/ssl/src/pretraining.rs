@@ -13,7 +13,7 @@ use train::run::{Record, RunFolder};
 use train::state::{SavedState, State, StateError};
 use train::{Monitor, Position, StepError, StepRecord, TrainError, Trainable, Trainer};
 
-use crate::health::{RANK_ROWS, effective_rank, verdict_on_rank};
+use crate::health::{Course, Moment, RANK_ROWS, effective_rank, verdict_on_rank};
 use crate::learner::{LearnError, Learner, StepInput};
 use crate::memory::{MemoryNeed, plan_and_reserve};
 use crate::method::MethodSpec;
@@ -43,6 +43,7 @@ pub struct Pretraining {
     seed: u64,
     /// Of the last step.
     gradient: GradientReport,
+    course: Course,
     description: Vec<(&'static str, String)>,
 }
 
@@ -79,13 +80,17 @@ pub fn open(
         monitor.say(&plan.in_words());
     }
     let learner = Learner::new(device, &options, |layout, vit, device| method.build(layout, vit, device))?;
-    let (schedules, seed) = (Schedules::new(recipe), recipe.seed());
-    let pretraining =
-        Pretraining { learner, schedules, drop_path, seed, gradient: GradientReport::default(), description };
+    let pretraining = Pretraining::new(learner, recipe, description);
     Ok(Trainer::open(pretraining, run, folder, source, monitor)?)
 }
 
 impl Pretraining {
+    fn new(learner: Learner, recipe: &Recipe, description: Vec<(&'static str, String)>) -> Self {
+        let (schedules, course, gradient) = (Schedules::new(recipe), Course::of(recipe), GradientReport::default());
+        let (drop_path, seed) = (recipe.drop_path(), recipe.seed());
+        Self { learner, schedules, drop_path, seed, gradient, course, description }
+    }
+
     /// The networks.
     pub fn learner(&self) -> &Learner {
         &self.learner
@@ -128,7 +133,8 @@ impl Trainable for Pretraining {
         let features = self.learner.teacher_features(&[fed.first_of(0, RANK_ROWS)])?;
         let rank = effective_rank(&features);
         let values = self.values(at);
-        let (record, verdict) = self.learner.method.vitals(&self.learner.student, record);
+        let moment = Moment { course: self.course, step: at.step + 1, rank };
+        let (record, verdict) = self.learner.method.vitals(&self.learner.student, &moment, record);
         let record = record
             .number("gradient_norm", self.gradient.norm)
             .whole("tensors_clipped", self.gradient.clipped as i64)
@@ -172,8 +178,7 @@ mod tests {
         let method = method::of(&recipe);
         let options = learner_options(&recipe).unwrap();
         let learner = Learner::new(&device, &options, |l, v, d| method.build(l, v, d)).unwrap();
-        let schedules = Schedules::new(&recipe);
-        let pretraining = Pretraining { learner, schedules, drop_path: 0.5, seed: 0, gradient: Default::default() };
+        let pretraining = Pretraining::new(learner, &recipe, Vec::new());
 
         // Image 7 could not be read, and image 20 took its place.
         let group =

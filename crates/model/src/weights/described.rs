@@ -126,7 +126,18 @@ pub(super) fn check(path: &Path, metadata: &BTreeMap<String, String>, config: &V
             });
         }
     }
-    Ok(())
+    match image(metadata) {
+        Some(said) if said != config.image => Err(WeightsError::Metadata {
+            path: path.to_owned(),
+            key: IMAGE,
+            value: metadata[IMAGE].clone(),
+            problem: format!(
+                "{}x{} was asked for as the size that it was trained with",
+                config.image.0, config.image.1
+            ),
+        }),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -171,6 +182,9 @@ mod tests {
         let said: BTreeMap<String, String> = describe(&config).into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
         check(Path::new("w"), &said, &config).unwrap();
         assert_eq!((said["architecture"].as_str(), image(&said)), ("vit_tiny", Some((32, 48))));
+        let turned = VitConfig { image: (48, 32), ..config.clone() };
+        let message = check(Path::new("w"), &said, &turned).unwrap_err().to_string();
+        assert!(message.contains("`image_size` is `32x48`") && message.contains("48x32"), "{message}");
         let message = check(Path::new("w"), &said, &VitConfig { depth: 11, ..config }).unwrap_err().to_string();
         assert!(message.contains("`depth`") && message.contains("a network with 11"), "{message}");
     }

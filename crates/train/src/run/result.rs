@@ -14,6 +14,8 @@ pub struct KnnTable {
     pub k: u64,
     /// What was classified.
     pub judged: String,
+    /// How many images were; not in results of earlier versions.
+    pub images: Option<u64>,
     /// By the pixels themselves.
     pub raw_pixels: f64,
     /// By the network before its first step.
@@ -33,6 +35,8 @@ pub struct RunResult {
     pub verdict: Option<String>,
     /// Accuracies, where the images have labels.
     pub knn: Option<KnnTable>,
+    /// What it is worth, in a word and in a sentence with the next thing to try; not in results of earlier versions.
+    pub judgement: Option<(String, String)>,
 }
 
 impl RunResult {
@@ -40,12 +44,16 @@ impl RunResult {
     pub fn to_json(&self) -> Value {
         let knn = self.knn.as_ref().map(|t| {
             json!({
-                "k": t.k, "judged": t.judged,
+                "k": t.k, "judged": t.judged, "images": t.images,
                 "raw_pixels": t.raw_pixels, "untrained": t.untrained, "trained": t.trained,
             })
         });
         let (steps, loss, verdict) = (self.steps, self.loss, &self.verdict);
-        json!({ "outcome": "finished", "steps": steps, "loss": loss, "verdict": verdict, "knn_top1": knn })
+        let (judgement, advice) = self.judgement.as_ref().map(|(word, advice)| (word, advice)).unzip();
+        json!({
+            "outcome": "finished", "steps": steps, "loss": loss, "verdict": verdict, "knn_top1": knn,
+            "judgement": judgement, "advice": advice,
+        })
     }
 
     /// From what [`RunResult::to_json`] made; none if it is not that.
@@ -57,14 +65,16 @@ impl RunResult {
                 Some(KnnTable {
                     k: table.get("k")?.as_u64()?,
                     judged: table.get("judged")?.as_str()?.to_owned(),
+                    images: table.get("images").and_then(Value::as_u64),
                     raw_pixels: number("raw_pixels")?,
                     untrained: number("untrained")?,
                     trained: number("trained")?,
                 })
             }
         };
-        let verdict = value.get("verdict").and_then(Value::as_str).map(str::to_owned);
-        Some(Self { steps: value.get("steps")?.as_u64()?, loss: value.get("loss")?.as_f64(), verdict, knn })
+        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        let (steps, loss) = (value.get("steps")?.as_u64()?, value.get("loss")?.as_f64());
+        Some(Self { steps, loss, verdict: text("verdict"), knn, judgement: text("judgement").zip(text("advice")) })
     }
 
     /// The result that a run's folder holds, if it holds one that can be read.
@@ -83,14 +93,16 @@ mod tests {
         let knn = KnnTable {
             k: 10,
             judged: "5 held-out images by 9 training images".into(),
+            images: Some(5),
             raw_pixels: 1.5,
             untrained: 2.5,
             trained: 60.25,
         };
         let verdict = Some("the teacher is uniform".to_owned());
+        let judgement = Some(("learnt".to_owned(), "Learnt: much".to_owned()));
         for result in [
-            RunResult { steps: 12, loss: Some(0.5), verdict: None, knn: Some(knn) },
-            RunResult { steps: 12, loss: None, verdict, knn: None },
+            RunResult { steps: 12, loss: Some(0.5), verdict: None, knn: Some(knn), judgement: judgement.clone() },
+            RunResult { steps: 12, loss: None, verdict, knn: None, judgement: None },
         ] {
             let folder = tempfile::tempdir().unwrap();
             std::fs::write(folder.path().join(RESULT_FILE), result.to_json().to_string()).unwrap();
