@@ -38,7 +38,7 @@ pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights
         let run = RunReader::open(path)?;
         let recipe = recipe::of_run(&run)?;
         match newest_checkpoint(&run) {
-            Ok(checkpoint) => of_checkpoint(&checkpoint, &recipe, heads, device)?,
+            Ok(checkpoint) => of_checkpoint(checkpoint, &recipe, heads, device)?,
             // The last resort: the backbone that a run exports at its end carries no checksum.
             Err(error) => {
                 let file = path.join(BACKBONE_FILE);
@@ -53,7 +53,7 @@ pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights
         // Verifies the checksum: a flipped bit would otherwise give wrong features without an error.
         let checkpoint =
             Checkpoint::read(path).map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
-        of_checkpoint(&checkpoint, &recipe::of_run(&RunReader::open(&run)?)?, heads, device)?
+        of_checkpoint(checkpoint, &recipe::of_run(&RunReader::open(&run)?)?, heads, device)?
     } else {
         of_file(path, asked, device)?
     };
@@ -76,16 +76,19 @@ pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights
 
 /// Loads the teacher of a run's checkpoint, whose settings must be those that it was trained with.
 fn of_checkpoint(
-    checkpoint: &Checkpoint,
+    checkpoint: Checkpoint,
     recipe: &Recipe,
     heads: Option<usize>,
     device: &Device,
 ) -> Result<Weights, CliError> {
+    let path = checkpoint.path().to_owned();
     let said = description::of_checkpoint(checkpoint.state()).unwrap_or_default();
     if let Some((key, said, now)) = description::difference(&said, recipe)? {
-        return Err(CliError::ChangedSettings { path: checkpoint.path().to_owned(), key, said, now });
+        return Err(CliError::ChangedSettings { path, key, said, now });
     }
-    of_run(checkpoint.path(), Some(NetworkRole::Teacher), recipe, heads, device)
+    // It holds the whole file, which is five networks and more.
+    drop(checkpoint);
+    of_run(&path, Some(NetworkRole::Teacher), recipe, heads, device)
 }
 
 /// Loads the backbone from a file of a run: of this role, or the file's only one where no role is named.

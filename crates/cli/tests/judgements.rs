@@ -54,12 +54,17 @@ fn a_learning_rate_of_ten_is_named_and_not_the_temperature() {
 #[test]
 fn a_uniform_teacher_is_not_called_wrong_in_the_first_steps() {
     let folder = tempfile::tempdir().unwrap();
-    // As soft as the student: uniform from the start.
-    let more = ["--epochs", "9", "--set", "teacher_temp=0.1", "--set", "warmup_teacher_temp=0.1"];
+    // Both so soft that every distribution is uniform, from the first step on.
+    let soft = ["--set", "student_temp=1", "--set", "teacher_temp=0.5", "--set", "warmup_teacher_temp=0.5"];
+    let more = [&["--epochs", "9"][..], &soft].concat();
     let out = folder.path().join("run");
     let finished = small(&out, &more).succeeded();
     assert!(!finished.err.contains("the teacher is uniform"), "{}", finished.err);
     says(ended(&out, &more), "too_short", &["27 steps of about 2,400 that 24 images need", "--epochs 800"]);
+    // Later it is wrong, and the setting that made it so is named.
+    let more = [&["--epochs", "150", "--set", "checkpoint_minutes=9", "--set", "knn_every=0"][..], &soft].concat();
+    let parts = ["the teacher is uniform", "lower teacher_temp than 0.5"];
+    says(ended(&folder.path().join("long"), &more), "collapsed", &parts);
 }
 
 #[test]

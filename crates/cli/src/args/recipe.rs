@@ -13,7 +13,8 @@ pub struct PretrainArgs {
     /// The data and the recipe.
     #[command(flatten)]
     pub recipe: RecipeArgs,
-    /// Folder of the run [default: runs/DATA-METHOD-PROTOTYPES-ARCH]
+    /// Folder to train in, made if it is not there; one that holds this run is continued [default:
+    /// runs/DATA-METHOD-PROTOTYPES-ARCH]
     #[arg(long, value_name = "RUN")]
     pub out: Option<PathBuf>,
     /// Print the result as one JSON object
@@ -30,10 +31,11 @@ pub struct RecipeArgs {
     /// The images
     #[arg(long, value_name = "SRC", default_value = "synthetic", help = SOURCE)]
     pub data: String,
-    /// Recipe file: TOML, one `key = value` a line. A run's config.toml is one
+    /// File of settings: TOML, one `key = value` a line. The config.toml of another run is one. What it does not say is
+    /// derived from the data
     #[arg(long, value_name = "FILE")]
     pub recipe: Option<PathBuf>,
-    /// Sets a key of the recipe, whatever the file says; may be repeated. `--help` lists the keys
+    /// Sets any key of the recipe, whatever the file says; may be repeated. The keys are listed below by --help
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// The flags that stand for a key of the recipe.
@@ -48,34 +50,36 @@ pub struct RecipeFlags {
     /// Training method: dino
     #[arg(long, value_name = "METHOD")]
     pub method: Option<String>,
-    /// What the prototypes' norms mean: none, l2 or vmf
+    /// Prototypes (the classes that the network makes up): vmf for DINO-vMF, l2 or none for DINO with and without
+    /// normalised prototypes
     #[arg(long, value_name = "KIND")]
     pub prototypes: Option<String>,
-    /// Where the teacher is centred: logit or probability
+    /// Where the teacher is centred: probability (with vmf) or logit (as DINO)
     #[arg(long, value_name = "SPACE")]
     pub centering: Option<String>,
-    /// Backbone: vit_nano, vit_tiny, vit_small, vit_base or vit_large
+    /// Size of the network: vit_nano (0.2 million weights), vit_tiny (6), vit_small (22), vit_base (86) or vit_large (300)
     #[arg(long, value_name = "ARCH")]
     pub arch: Option<String>,
-    /// Side of a patch in pixels
+    /// Side in pixels of the squares that an image is cut into; smaller ones see more and cost more
     #[arg(long, value_name = "P")]
     pub patch_size: Option<String>,
-    /// Passes over the data
+    /// Passes over the data; the length of the run
     #[arg(long, value_name = "N")]
     pub epochs: Option<String>,
     /// Images of a step
     #[arg(long, value_name = "N")]
     pub batch_size: Option<String>,
-    /// Number of prototypes
+    /// Number of prototypes; fewer for fewer images
     #[arg(long, value_name = "K")]
     pub out_dim: Option<String>,
-    /// Size of the global views in pixels: a side, or HEIGHTxWIDTH. A smaller one is the easiest way to a faster run
+    /// Size in pixels of the two global views, which show most of an image: a side, or HEIGHTxWIDTH. What costs the most
+    /// time: half the side is about a quarter of it
     #[arg(long, value_name = "S")]
     pub global_size: Option<String>,
-    /// Size of the local views in pixels: a side, or HEIGHTxWIDTH
+    /// Size in pixels of the local views, which show a small part of an image: a side, or HEIGHTxWIDTH
     #[arg(long, value_name = "S")]
     pub local_size: Option<String>,
-    /// Local views of an image
+    /// Local views of an image; each costs time
     #[arg(long, value_name = "N")]
     pub local_crops: Option<String>,
     /// Parts in which the images of a step are taken one after another: less memory
@@ -126,7 +130,7 @@ Examples:
       a recipe with two keys changed
 
 Ctrl-C saves and stops. The same command again continues, also after a crash or a kill; the result is bit for bit
-that of an unbroken run.";
+that of an unbroken run. The last line says what the run is worth and what to try next.";
 
 /// The long help of `pretrain`.
 pub fn pretrain_help() -> String {

@@ -11,6 +11,8 @@
 //! - `judgement`: what a run is worth at its end, and the next thing to try.
 
 mod judgement;
+#[cfg(test)]
+mod judgement_tests;
 mod movement;
 mod progress;
 mod rank;

@@ -37,6 +37,20 @@ impl Accuracy {
         self.trained > self.untrained.max(self.raw_pixels) + self.margin
     }
 
+    /// Why these accuracies could not show a gain, however good the features; none where they could.
+    pub(super) fn says_nothing(&self) -> Option<String> {
+        let Self { raw_pixels, untrained, trained, margin } = *self;
+        let best = raw_pixels.max(untrained);
+        if best == 0.0 && trained == 0.0 {
+            return Some("nothing classifies a single image right; are there several images of each class?".to_owned());
+        }
+        let is_out_of_reach = best + margin >= 100.0 && trained >= best - margin;
+        is_out_of_reach.then(|| {
+            let which = if raw_pixels >= untrained { "raw pixels" } else { "the untrained network" };
+            format!("{which} classify so many images right ({best:.1} %) that no gain could be seen on so few images")
+        })
+    }
+
     pub(super) fn is_worse_than_untrained(&self) -> bool {
         self.trained < self.untrained - self.margin
     }
@@ -135,6 +149,16 @@ mod tests {
         assert_eq!(worse.in_words(), "it is below raw pixels and worse than the untrained network");
         assert_eq!(few.in_words(), "it is no better than raw pixels and no better than the untrained network");
         assert!(few.with_margin().ends_with("differences below 17 points may be chance"), "{}", few.with_margin());
+    }
+
+    #[test]
+    fn accuracies_that_cannot_tell_are_known_as_such() {
+        assert!(
+            accuracy(100.0, 98.0, 100.0, Some(600)).says_nothing().unwrap().contains("raw pixels classify so many")
+        );
+        assert!(accuracy(0.0, 0.0, 0.0, Some(600)).says_nothing().unwrap().contains("several images of each class"));
+        assert_eq!(accuracy(98.0, 50.0, 60.0, Some(600)).says_nothing(), None, "a loss can be seen");
+        assert_eq!(accuracy(33.3, 30.8, 36.3, Some(600)).says_nothing(), None);
     }
 
     #[test]
