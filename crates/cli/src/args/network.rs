@@ -145,8 +145,10 @@ Examples:
 
 Each class is a folder of images. The held-out images (val/ or test/ beside train/) are classified by the training
 images. Data without held-out images is classified leave-one-out: each image by all the others. Top-1 is the share of
-images whose class gets the most votes, top-5 that of those whose class is among the five with the most. Features are computed in f32 on every device; on a GPU
---precision bf16 is faster and less exact. Neighbours are compared in f32, on the host.";
+images whose class gets the most votes, top-5 that of those whose class is among the five with the most.
+
+Features are computed in f32 on every device; on a GPU --precision bf16 is faster and less exact. Neighbours are
+compared in f32, on the host.";
 
 /// `inspect`.
 #[derive(Debug, Args)]

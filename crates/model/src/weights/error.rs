@@ -162,7 +162,10 @@ pub enum WeightsError {
         depth: usize,
     },
     /// The number of heads that was given is not the file's.
-    #[error("{}: the file says that it has {said} attention heads, not the {given} of --heads {given}: leave --heads out", path.display())]
+    #[error(
+        "{}: the file says that it has {said} attention heads, not the {given} of --heads {given}: leave --heads out",
+        path.display()
+    )]
     OtherHeads {
         /// The file.
         path: PathBuf,
