@@ -50,6 +50,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
 
     if let Some(result) = finished(&folder, &recipe)? {
         output::note(&format!("{}: this run is finished; give another --out to train anew", out.display()));
+        let result = judged_again(result, &folder, &recipe)?;
         print(&result, args, &out, &recipe)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -149,6 +150,17 @@ fn finished(folder: &RunFolder, recipe: &Recipe) -> Result<Option<RunResult>, Cl
     let is_there = checkpoints.latest_valid()?.checkpoint.is_some_and(|checkpoint| checkpoint.step() == total);
     let result = RunReader::open(folder.root())?.result(total).filter(|_| folder.root().join(BACKBONE_FILE).is_file());
     Ok(result.filter(|_| is_there))
+}
+
+/// A result with a judgement: results of earlier versions have none. Nothing is written; the weights are not looked at.
+fn judged_again(result: RunResult, folder: &RunFolder, recipe: &Recipe) -> Result<RunResult, CliError> {
+    if result.judgement.is_some() {
+        return Ok(result);
+    }
+    let (steps, log) = (result.steps, RunReader::open(folder.root())?.metrics()?);
+    let evidence = Evidence { recipe, steps, is_finished: true, log: &log, movement: None, knn: result.knn.as_ref() };
+    let Judgement { kind, advice, .. } = judge(&evidence);
+    Ok(RunResult { judgement: Some((kind.word().to_owned(), advice)), ..result })
 }
 
 /// Hands the weights over and judges them.

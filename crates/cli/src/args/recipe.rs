@@ -7,6 +7,9 @@ use ssl::recipe::KeyHelp;
 
 use super::{DeviceArgs, SOURCE};
 
+/// The heading of what is no key of the recipe: that of all other options.
+const PLAIN: Option<&str> = None;
+
 /// `pretrain`.
 #[derive(Debug, Args)]
 pub struct PretrainArgs {
@@ -15,10 +18,10 @@ pub struct PretrainArgs {
     pub recipe: RecipeArgs,
     /// Folder to train in, made if it is not there; one that holds this run is continued [default:
     /// runs/DATA-METHOD-PROTOTYPES-ARCH]
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, help_heading = PLAIN, value_name = "RUN")]
     pub out: Option<PathBuf>,
     /// Print the result as one JSON object
-    #[arg(long)]
+    #[arg(long, help_heading = PLAIN)]
     pub json: bool,
     /// Where to compute.
     #[command(flatten)]
@@ -154,19 +157,19 @@ pub struct ViewsArgs {
     #[command(flatten)]
     pub recipe: RecipeArgs,
     /// The picture to write, a .png file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = PLAIN, value_name = "FILE")]
     pub out: PathBuf,
     /// Images to show
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, help_heading = PLAIN, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub images: u32,
     /// The epoch whose first images are shown, from 0
-    #[arg(long, value_name = "E", default_value_t = 0)]
+    #[arg(long, help_heading = PLAIN, value_name = "E", default_value_t = 0)]
     pub epoch: u32,
     /// Replace the picture if it exists. Files of the data are never replaced
-    #[arg(long)]
+    #[arg(long, help_heading = PLAIN)]
     pub force: bool,
     /// Leave out the coloured frames that tell which part of the image a view shows
-    #[arg(long)]
+    #[arg(long, help_heading = PLAIN)]
     pub no_frames: bool,
 }
 
@@ -188,6 +191,20 @@ pub fn views_help() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_keys_of_the_recipe_stand_under_its_heading() {
+        use clap::CommandFactory;
+        let known: Vec<String> = ssl::recipe::keys().map(|key| key.replace('_', "-")).collect();
+        for name in ["pretrain", "views"] {
+            let command = crate::args::Cli::command().find_subcommand(name).unwrap().clone();
+            for arg in command.get_arguments() {
+                let is_key = arg.get_long().is_some_and(|long| known.iter().any(|key| key == long));
+                let heading = arg.get_help_heading().unwrap_or_default();
+                assert_eq!(heading.starts_with("Recipe"), is_key, "{name} --{}", arg.get_long().unwrap_or_default());
+            }
+        }
+    }
 
     #[test]
     fn every_recipe_flag_names_a_key_of_the_recipe() {
