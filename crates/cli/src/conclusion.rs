@@ -2,14 +2,16 @@
 
 use eval::{EvalError, Network, OnlineKnn};
 use model::weights;
+use ssl::health::{Evidence, Judgement, Movement, judge};
 use ssl::learner::BACKBONE;
 use ssl::pretraining::Pretraining;
 use ssl::recipe::Recipe;
 use train::Trainer;
 use train::run::{BACKBONE_FILE, KnnTable, RESULT_FILE, RunFolder, RunReader, RunResult, checksum};
 
+use crate::description;
 use crate::error::CliError;
-use crate::online_knn::{self, OnlineEvaluation, input_spec, teacher};
+use crate::online_knn::{self, OnlineEvaluation, teacher};
 use crate::output;
 
 /// The result of a run that has nothing left to do.
@@ -38,7 +40,7 @@ pub fn finished(folder: &RunFolder, recipe: &Recipe) -> Result<Option<RunResult>
 pub fn export(trainer: &Trainer<Pretraining>, recipe: &Recipe) -> Result<String, CliError> {
     let (learner, step) = (trainer.trained().learner(), trainer.step());
     let unfinished = (step < recipe.total_steps()).then(|| ("step", format!("{step} of {}", recipe.total_steps())));
-    let metadata = input_spec(recipe).metadata().into_iter().chain(unfinished);
+    let metadata = description::of_recipe(recipe)?.into_iter().chain(unfinished);
     let bytes = weights::to_safetensors(learner.layout(), &learner.teacher, BACKBONE, metadata)?;
     learner.device().finish()?;
     trainer.folder().write(BACKBONE_FILE, &bytes)?;
@@ -57,10 +59,11 @@ pub fn finish(
     let table = |judge: &OnlineKnn| -> Result<KnnTable, CliError> {
         output::note("comparing with raw pixels and with the untrained network");
         let (vit, weights) = online_knn::untrained(recipe, learner.device())?;
-        let untrained = Network { vit: &vit, weights: &weights, device: learner.device() };
+        let untrained = Network::new(&vit, &weights, learner.device());
         Ok(KnnTable {
             k: judge.k() as u64,
             judged: judge.describe(),
+            images: Some(judge.judged() as u64),
             raw_pixels: judge.raw_pixels_top1(should_stop)?,
             untrained: judge.network_top1(untrained, should_stop)?,
             trained: match knn.last {
@@ -78,11 +81,34 @@ pub fn finish(
             None
         }
     };
-    let last = RunReader::open(folder.root())?.last_record("loss")?;
-    let loss = last.and_then(|record| record["loss"].as_f64());
-    let verdict = trainer.verdict().map(str::to_owned);
-    let substitutes = trainer.substitutes().images;
-    let result = RunResult { steps: trainer.step(), loss, verdict, knn, substitutes, backbone };
+    let movement = Movement::of(learner, recipe.seed());
+    let movement = movement.inspect_err(|error| output::note(&format!("not compared with its start: {error}"))).ok();
+    let (steps, log) = (trainer.step(), RunReader::open(folder.root())?.metrics()?);
+    let loss = log.iter().rev().find_map(|record| record.get("loss")?.as_f64());
+    let evidence = Evidence { recipe, steps, is_finished: true, log: &log, movement, knn: knn.as_ref() };
+    let Judgement { kind, advice, verdict } = judge(&evidence);
+    let (substitutes, judgement) = (trainer.substitutes().images, Some((kind.word().to_owned(), advice)));
+    let result = RunResult { steps, loss, verdict, knn, substitutes, backbone, judgement };
     folder.write(RESULT_FILE, format!("{:#}\n", result.to_json()).as_bytes())?;
     Ok(result)
+}
+
+/// A result with a judgement: results of earlier versions have none. Nothing is written; the weights are not looked at.
+pub fn judged_again(result: RunResult, folder: &RunFolder, recipe: &Recipe) -> Result<RunResult, CliError> {
+    if result.judgement.is_some() {
+        return Ok(result);
+    }
+    let (steps, log) = (result.steps, RunReader::open(folder.root())?.metrics()?);
+    let evidence = Evidence { recipe, steps, is_finished: true, log: &log, movement: None, knn: result.knn.as_ref() };
+    let Judgement { kind, advice, .. } = judge(&evidence);
+    Ok(RunResult { judgement: Some((kind.word().to_owned(), advice)), ..result })
+}
+
+/// The judgement on a run that was stopped: a word and a sentence.
+pub fn of_a_stop(trainer: &Trainer<Pretraining>, recipe: &Recipe) -> Result<(&'static str, String), CliError> {
+    let log = RunReader::open(trainer.folder().root())?.metrics()?;
+    let steps = trainer.step();
+    let Judgement { kind, advice, .. } =
+        judge(&Evidence { recipe, steps, is_finished: false, log: &log, movement: None, knn: None });
+    Ok((kind.word(), advice))
 }

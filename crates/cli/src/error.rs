@@ -119,6 +119,35 @@ pub enum CliError {
         /// The file.
         path: PathBuf,
     },
+    /// Features where weights are expected.
+    #[error("{}: this file holds features, not a network; give the run or the weights that they came from", path.display())]
+    FeaturesAsWeights {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The settings of a run are no longer those of its checkpoint.
+    #[error(
+        "{}: this checkpoint was trained with {key} {said}, but the run's config.toml now means {now}: its features would be \
+         wrong. Put config.toml back as it was", path.display()
+    )]
+    ChangedSettings {
+        /// The checkpoint.
+        path: PathBuf,
+        /// What differs.
+        key: &'static str,
+        /// What the checkpoint says.
+        said: String,
+        /// What the settings say.
+        now: String,
+    },
+    /// A weights file whose description of itself cannot be meant.
+    #[error("{}: {source}. The file was not written as it should be", path.display())]
+    Described {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: eval::EvalError,
+    },
     /// The output file must not be written.
     #[error(transparent)]
     OutputFile(#[from] crate::output_file::OutputFileError),

@@ -13,10 +13,27 @@ use crate::images;
 use crate::output;
 use crate::weights;
 
+/// The numbers of neighbours where none are asked for.
+const DEFAULT_KS: [usize; 2] = [10, 20];
+
+/// The numbers of neighbours that were asked for; the usual ones where none were, and no more than there are images.
+fn neighbors(asked: &[u32], most: usize) -> Vec<usize> {
+    let mut ks: Vec<usize> = match asked {
+        [] => DEFAULT_KS.iter().map(|&k| k.min(most.max(1))).collect(),
+        asked => asked.iter().map(|&k| k as usize).collect(),
+    };
+    ks.dedup();
+    ks
+}
+
+fn list(ks: &[usize]) -> String {
+    ks.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
 /// `eval knn`: held-out images classified by the training images, or each by all others where nothing is held out.
 pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
     let device = args.inference.open()?;
-    let weights = weights::load(&args.weights, &device)?;
+    let weights = weights::load(&args.weights, &args.input.network, &device)?;
     let train = images::open(&args.data, Split::Train)?;
     let test = match images::open(&args.data, Split::Test) {
         Ok(test) => Some(test),
@@ -30,8 +47,10 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
             return Err(eval::EvalError::NoLabels { which, unlabelled: images, images }.into());
         }
     }
-    let options = KnnOptions { ks: args.k.iter().map(|&k| k as usize).collect(), temperature: args.temperature };
-    options.check(train.len().saturating_sub(usize::from(test.is_none())))?;
+    let is_leave_one_out = test.is_none();
+    let most = |images: usize| images.saturating_sub(usize::from(is_leave_one_out));
+    let mut options = KnnOptions { ks: neighbors(&args.k, most(train.len())), temperature: args.temperature };
+    options.check(most(train.len()))?;
     if test.is_none() {
         output::note("no images are held out: each is classified by all others (leave-one-out)");
     }
@@ -41,6 +60,13 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
         Some(test) => Some(extract(&weights, &**test, &args.input, workers, &device)?),
         None => None,
     };
+    // Images that could not be read vote for nothing. What was asked for is not changed: it is an error below.
+    if args.k.is_empty() {
+        options.ks = neighbors(&args.k, most(bank.features.len()));
+        if options.ks != DEFAULT_KS {
+            output::note(&format!("k: {}, as many neighbours as there are (the default is 10,20)", list(&options.ks)));
+        }
+    }
     let host = args.inference.machine.host(&device)?;
     let results = match &queries {
         Some(queries) => knn::classify(&bank.features, &queries.features, &options, &host)?,
@@ -70,4 +96,15 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
         text += &format!("{k:7}  {top1:7.2}  {top5:7.2}\n");
     }
     output::result(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_neighbours_are_no_more_than_there_are_and_those_asked_for_stay() {
+        assert_eq!([30, 20, 19, 7, 1].map(|most| list(&neighbors(&[], most))), ["10,20", "10,20", "10,19", "7", "1"]);
+        assert_eq!(neighbors(&[25, 3], 7), [25, 3]);
+    }
 }

@@ -7,6 +7,7 @@ use eval::{Extraction, FeatureFormat, Network, ReadOptions};
 use tensor::Device;
 
 use crate::args::{FeaturesArgs, InputArgs};
+use crate::description;
 use crate::device;
 use crate::error::CliError;
 use crate::images;
@@ -27,10 +28,12 @@ pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
     let device = args.inference.open()?;
     let source = images::open(&args.data, args.split.into())?;
     output_file::check_unlisted(&args.out, &args.data, &*source)?;
-    let weights = weights::load(&args.weights, &device)?;
+    let weights = weights::load(&args.weights, &args.input.network, &device)?;
     let workers = args.inference.machine.thread_count();
     let Extraction { features, skipped } = extract(&weights, &*source, &args.input, workers, &device)?;
-    eval::save(&args.out, &features, &*source)?;
+    let input = weights.input.with_size(args.input.network.image_size);
+    let network = description::of_features(&weights, input, device::precision(&device));
+    eval::save(&args.out, &features, &*source, &network)?;
     let left_out = if skipped.is_empty() { String::new() } else { format!(", {} left out", skipped.len()) };
     output::result(&format!(
         "{}: {} x {} features of {}{left_out}, computed in {}",
@@ -51,8 +54,11 @@ pub fn extract(
     workers: Option<usize>,
     device: &Device,
 ) -> Result<Extraction, CliError> {
-    let network = Network { vit: &weights.loaded.vit, weights: &weights.loaded.weights, device };
-    let preparation = weights.input.with_side(input.image_size.map(|n| n as usize)).preparation();
+    let network = Network {
+        normalization: Some(&weights.normalization),
+        ..Network::new(&weights.loaded.vit, &weights.loaded.weights, device)
+    };
+    let preparation = weights.input.with_size(input.network.image_size).preparation();
     let mut options = ReadOptions { batch_size: input.batch_size as usize, ..Default::default() };
     options.workers = workers.unwrap_or(options.workers);
     let console = Console::new(source.len() as u64);

@@ -5,6 +5,7 @@
 mod args;
 mod bench;
 mod conclusion;
+mod description;
 mod device;
 mod doctor;
 mod error;
@@ -24,19 +25,22 @@ mod recipe;
 mod signals;
 mod terminal;
 mod time_budget;
+mod usage;
 mod views;
 mod weights;
 
 use std::process::ExitCode;
 
 use clap::Parser;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::args::{BenchCommand, Cli, Command, EvalCommand};
 use crate::error::CliError;
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| with_key_tip(error).exit());
+    let cli = Cli::try_parse().unwrap_or_else(|error| {
+        let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+        usage::explained(error, &words).exit()
+    });
     match run(&cli.command) {
         Ok(status) => status,
         Err(error) => {
@@ -44,24 +48,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Flags exist for the keys of a recipe that are needed most; the tip for another key is how to set it.
-fn with_key_tip(mut error: clap::Error) -> clap::Error {
-    let given = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(given)) if error.kind() == ErrorKind::UnknownArgument => given,
-        _ => return error,
-    };
-    let takes_keys = std::env::args().nth(1).is_some_and(|command| ["pretrain", "views"].contains(&command.as_str()));
-    let name = given.trim_start_matches('-').replace('-', "_");
-    if let Some(key) = ssl::recipe::keys().find(|&key| takes_keys && key == name) {
-        error.remove(ContextKind::SuggestedArg);
-        error.insert(
-            ContextKind::Suggested,
-            ContextValue::StyledStrs(vec![format!("set it with '--set {key}=...'").into()]),
-        );
-    }
-    error
 }
 
 fn run(command: &Command) -> Result<ExitCode, CliError> {

@@ -88,7 +88,7 @@ impl Evaluator<Pretraining> for OnlineEvaluation {
 
 /// The network that a run is about.
 pub fn teacher(learner: &Learner) -> Network<'_> {
-    Network { vit: learner.vit(), weights: &learner.teacher, device: learner.device() }
+    Network::new(learner.vit(), &learner.teacher, learner.device())
 }
 
 /// The backbone that a run of this recipe begins with. A parameter begins as its name says, so the head need not be there.

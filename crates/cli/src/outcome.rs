@@ -8,7 +8,7 @@ use train::run::{BACKBONE_FILE, RunResult};
 
 use crate::output::shell;
 
-/// For people: the accuracies, where the weights are and what can be done with them.
+/// For people: the accuracies, where the weights are and what can be done with them, and last what the run is worth.
 pub fn table(result: &RunResult, run: &Path, data: &str, recipe: &Recipe) -> String {
     let run = shell(&run.display().to_string());
     let data = shell(data);
@@ -23,9 +23,6 @@ pub fn table(result: &RunResult, run: &Path, data: &str, recipe: &Recipe) -> Str
             format!("trained {}{loss}. There are no labels to judge it by\n\n", count(result.steps as usize, "step"))
         }
     };
-    if let Some(verdict) = &result.verdict {
-        text += &format!("warning: at the end {verdict}\n\n");
-    }
     if result.substitutes > 0 {
         let times = count(result.substitutes as usize, "time");
         text += &format!("warning: another image stood in for one that could not be read, {times}\n\n");
@@ -34,6 +31,13 @@ pub fn table(result: &RunResult, run: &Path, data: &str, recipe: &Recipe) -> Str
     text += &format!("next      dino-vmf features --weights {run} --data {data} --out features.safetensors\n");
     if result.knn.is_some() {
         text += &format!("          dino-vmf eval knn --weights {run} --data {data}\n");
+    }
+    // Last, where it is read: what the run is worth.
+    match (&result.judgement, &result.verdict) {
+        (Some((_, advice)), _) => text += &format!("\n{advice}\n"),
+        // A result of an earlier version.
+        (None, Some(verdict)) => text += &format!("\nwarning: at the end {verdict}\n"),
+        (None, None) => {}
     }
     text
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use eval::{EvalError, ReadOptions};
 use serde_json::json;
 use ssl::memory::MemoryNeed;
-use ssl::pretraining;
+use ssl::pretraining::{self, Extras};
 use ssl::recipe::Recipe;
 use ssl::setup::learner_options;
 use ssl::{method, view_plan::ViewShape};
@@ -15,6 +15,7 @@ use train::run::{BACKBONE_FILE, RunFolder, RunResult};
 
 use crate::args::PretrainArgs;
 use crate::conclusion;
+use crate::description;
 use crate::device::Chosen;
 use crate::error::CliError;
 use crate::images;
@@ -55,6 +56,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
 
     if let Some(result) = conclusion::finished(&folder, &recipe)? {
         output::note(&format!("{}: this run is finished; give another --out to train anew", out.display()));
+        let result = conclusion::judged_again(result, &folder, &recipe)?;
         print(&result, args, &out, &recipe)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -65,13 +67,14 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let held_out = images::open_held_out(&args.recipe.data);
     let knn = online_knn::of_recipe(&recipe, train.clone(), held_out, read, args.device.host(&device.device)?)?;
     let evaluated = knn.as_ref().map(|_| evaluated_at_once(&recipe, read));
+    let extras = Extras { evaluated, description: description::of_recipe(&recipe)? };
 
     let console = Console::new(recipe.total_steps());
     let stop = Stop::listen(&console)?;
     let faster = |images_per_second| time_budget::under_an_hour(&asked, &facts, &recipe, images_per_second);
     let mut terminal = Terminal::new(&console, recipe.epochs(), recipe.batch_size(), &faster);
     let mut knn = OnlineEvaluation::new(knn);
-    let opened = pretraining::open(&device.device, &recipe, &*method, folder, train, evaluated, &mut terminal);
+    let opened = pretraining::open(&device.device, &recipe, &*method, folder, train, extras, &mut terminal);
     let trained = opened.map_err(CliError::from).and_then(|mut trainer| {
         terminal.begin(trainer.step(), recipe.total_steps(), &device.device.describe());
         let outcome = trainer.run(&mut terminal, &mut knn, &|| stop.requested())?;
@@ -83,14 +86,14 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         output::note(&format!("skipped because unreadable: {}", text::count(terminal.skipped(), "image")));
     }
     let stopped = |step: u64| {
-        let weights = out.join(BACKBONE_FILE).display().to_string();
-        output::note(&format!(
-            "stopped after step {step} of {}; {weights} is the teacher of that step. Run the same command again to continue",
-            recipe.total_steps()
-        ));
+        let (word, advice) = conclusion::of_a_stop(&trainer, &recipe)?;
+        let (run, weights) = (out.display().to_string(), out.join(BACKBONE_FILE).display().to_string());
+        output::note(&format!("{weights} is the teacher of step {step}"));
+        output::note(&advice);
         if args.json {
-            let run = out.display().to_string();
-            let object = json!({ "outcome": "stopped", "steps": step, "run": run, "weights": weights });
+            let object = json!({
+                "outcome": "stopped", "steps": step, "run": run, "weights": weights, "judgement": word, "advice": advice,
+            });
             output::result(&object.to_string())?;
         }
         Ok(ExitCode::from(stop.status()))

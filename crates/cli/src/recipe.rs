@@ -41,8 +41,8 @@ impl RecipeArgs {
         Ok((train, facts))
     }
 
-    /// What was asked for: the recipe file (for the built-in data, its own), above it `--set`, above that the flags.
-    /// `threads` is what was said about the machine; it is below all of them.
+    /// What was asked for: the recipe file (for the built-in data, its own), above it `--set` and the flags, which must not
+    /// contradict each other. `threads` is what was said about the machine; it is below all of them.
     pub fn asked(&self, threads: Option<usize>) -> Result<RawRecipe, CliError> {
         let mut machine = RawRecipe::default();
         if let Some(threads) = threads {
@@ -55,10 +55,14 @@ impl RecipeArgs {
             }
             None => RawRecipe::default(),
         };
-        let (mut set, mut flags) = (RawRecipe::default(), RawRecipe::default());
-        self.set.iter().try_for_each(|assignment| set.set_assignment(assignment))?;
-        self.keys.given().try_for_each(|(key, text, flag)| flags.set_text(key, text, flag))?;
-        Ok(machine.overlaid_by(file).overlaid_by(set).overlaid_by(flags))
+        let mut command_line = RawRecipe::default();
+        self.keys.given().try_for_each(|(key, text, flag)| command_line.set_text(key, text, flag))?;
+        for assignment in &self.set {
+            let mut one = RawRecipe::default();
+            one.set_assignment(assignment)?;
+            command_line = command_line.beside(one)?;
+        }
+        Ok(machine.overlaid_by(file).overlaid_by(command_line))
     }
 }
 

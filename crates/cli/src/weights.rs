@@ -1,14 +1,17 @@
 //! Loads `W` of the command line: a run folder, a checkpoint or a safetensors file.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use eval::InputSpec;
-use model::weights::{LoadOptions, LoadedVit, NetworkRole, WeightsFile};
+use eval::{InputSpec, Normalization};
+use model::weights::{HeadsFrom, LoadOptions, LoadedVit, NetworkRole, WeightsError, WeightsFile};
 use ssl::recipe::{self, Recipe};
 use ssl::setup::vit_config;
 use tensor::Device;
-use train::run::{BACKBONE_FILE, Checkpoint, RunReader, RunResult};
+use train::run::{BACKBONE_FILE, Checkpoint, Damage, RunReader, RunResult};
 
+use crate::args::NetworkArgs;
+use crate::description;
 use crate::error::CliError;
 use crate::online_knn::input_spec;
 use crate::output;
@@ -20,17 +23,22 @@ pub struct Weights {
     pub loaded: LoadedVit,
     /// What it sees of an image.
     pub input: InputSpec,
+    /// How it sees a pixel.
+    pub normalization: Normalization,
     /// The file that it was read from.
     pub path: PathBuf,
+    /// What is said of it beside its tensors.
+    pub said: BTreeMap<String, String>,
 }
 
 /// Loads `W`, and reports on standard error which tensors matched.
-pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
+pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights, CliError> {
+    let heads = asked.heads.map(|heads| heads as usize);
     let weights = if path.is_dir() {
         let run = RunReader::open(path)?;
         let recipe = recipe::of_run(&run)?;
         match newest_checkpoint(&run) {
-            Ok(checkpoint) => of_run(checkpoint.path(), Some(NetworkRole::Teacher), &recipe, device)?,
+            Ok(checkpoint) => of_checkpoint(checkpoint, &recipe, heads, device)?,
             // The last resort: the backbone that a finished run has exported, if it is what was written.
             Err(error) => {
                 let file = path.join(BACKBONE_FILE);
@@ -41,23 +49,19 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
                     return Err(error);
                 }
                 output::note(&format!("no checkpoint of this run can be read; taking {}", file.display()));
-                of_run(&file, None, &recipe, device)?
+                of_run(&file, None, &recipe, heads, device)?
             }
         }
     } else if let Some(run) = run_of_checkpoint(path) {
         // Verifies the checksum: a flipped bit would otherwise give wrong features without an error. So would the recipe of
         // this run with the weights of another one.
         let run = RunReader::open(&run)?;
-        run.checkpoint(path)?.map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
-        of_run(path, Some(NetworkRole::Teacher), &recipe::of_run(&run)?, device)?
+        let checkpoint = run.checkpoint(path)?;
+        let checkpoint = checkpoint.map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
+        of_checkpoint(checkpoint, &recipe::of_run(&run)?, heads, device)?
     } else {
         refuse_damaged_backbone(path)?;
-        let mut file = WeightsFile::open(path)?;
-        let said = InputSpec::from_metadata(file.metadata());
-        let options = LoadOptions { image: said.map(|input| input.size), ..Default::default() };
-        let loaded = file.load_vit(&options, device)?;
-        let input = said.unwrap_or(InputSpec::center(loaded.vit.config().image));
-        Weights { loaded, input, path: path.to_owned() }
+        of_file(path, asked, device)?
     };
     let report = &weights.loaded.report;
     // A checkpoint also holds the student, the heads and the optimiser's moments: not worth a list of left-overs.
@@ -66,15 +70,92 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
         false => report.to_string(),
     };
     output::note(&format!("weights: {}: {found}", weights.path.display()));
+    if let Some(HeadsFrom::Known(name)) = report.heads_from {
+        output::note(&format!(
+            "weights: the file does not say how many attention heads it has; taking {}, as every {name} of DINO and timm \
+             has. --heads N says otherwise",
+            weights.loaded.vit.config().heads
+        ));
+    }
     Ok(weights)
 }
 
+/// Loads the teacher of a run's checkpoint, whose settings must be those that it was trained with.
+fn of_checkpoint(
+    checkpoint: Checkpoint,
+    recipe: &Recipe,
+    heads: Option<usize>,
+    device: &Device,
+) -> Result<Weights, CliError> {
+    let path = checkpoint.path().to_owned();
+    let said = description::of_checkpoint(checkpoint.state()).unwrap_or_default();
+    if let Some((key, said, now)) = description::difference(&said, recipe)? {
+        return Err(CliError::ChangedSettings { path, key, said, now });
+    }
+    // It holds the whole file, which is five networks and more.
+    drop(checkpoint);
+    of_run(&path, Some(NetworkRole::Teacher), recipe, heads, device)
+}
+
 /// Loads the backbone from a file of a run: of this role, or the file's only one where no role is named.
-fn of_run(file: &Path, role: Option<NetworkRole>, recipe: &Recipe, device: &Device) -> Result<Weights, CliError> {
+fn of_run(
+    file: &Path,
+    role: Option<NetworkRole>,
+    recipe: &Recipe,
+    heads: Option<usize>,
+    device: &Device,
+) -> Result<Weights, CliError> {
     let config = vit_config(recipe)?;
+    if let Some(given) = heads.filter(|&given| given != config.heads) {
+        return Err(WeightsError::OtherHeads { path: file.to_owned(), given, said: config.heads }.into());
+    }
     let options = LoadOptions { role, image: Some(config.image), heads: Some(config.heads) };
     let loaded = WeightsFile::open(file)?.load_vit(&options, device)?;
-    Ok(Weights { loaded, input: input_spec(recipe), path: file.to_owned() })
+    let said = description::of_recipe(recipe)?.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let normalization = Normalization::usual(config.channels);
+    Ok(Weights { loaded, input: input_spec(recipe), normalization, path: file.to_owned(), said })
+}
+
+/// Loads the backbone from a file that is in no run, by what the file says of itself.
+fn of_file(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights, CliError> {
+    let mut file = WeightsFile::open(path)?;
+    if file.metadata().get("format").is_some_and(|format| format == eval::FEATURES_FORMAT) {
+        return Err(CliError::FeaturesAsWeights { path: path.to_owned() });
+    }
+    let damage = |source| CliError::Checkpoint { path: path.to_owned(), source };
+    let (said, is_checkpoint) = match Checkpoint::read(path) {
+        Ok(checkpoint) => (description::of_checkpoint(checkpoint.state()).unwrap_or_default(), true),
+        // A safetensors file that is no checkpoint.
+        Err(Damage::Foreign(_)) => (file.metadata().clone(), false),
+        Err(other) => return Err(damage(other)),
+    };
+    let failed = |source| CliError::Described { path: path.to_owned(), source };
+    let input = InputSpec::from_metadata(&said).map_err(failed)?;
+    let heads = asked.heads.map(|heads| heads as usize);
+    // A checkpoint's own description is not where the loader looks for it.
+    let of_checkpoint = is_checkpoint.then(|| said.get("heads")?.parse().ok()).flatten();
+    if let (Some(given), Some(said)) = (heads, of_checkpoint.filter(|&said| Some(said) != heads)) {
+        return Err(WeightsError::OtherHeads { path: path.to_owned(), given, said }.into());
+    }
+    let mut options =
+        LoadOptions { image: input.map(|input| input.size), heads: heads.or(of_checkpoint), ..Default::default() };
+    // Where nothing says which grid the positions are for, the size that is asked for may: nothing else is known.
+    let is_unknown_grid = |error: &WeightsError| matches!(error, WeightsError::Grid { .. });
+    if options.image.is_none() && file.vit_config(&options).is_err_and(|error| is_unknown_grid(&error)) {
+        options.image = asked.image_size;
+    }
+    let loaded = file.load_vit(&options, device)?;
+    let config = loaded.vit.config();
+    let normalization = Normalization::from_metadata(&said, config.channels).map_err(failed)?;
+    let normalization = normalization.unwrap_or_else(|| Normalization::usual(config.channels));
+    if is_checkpoint && input.is_none() {
+        output::note(
+            "weights: this checkpoint is away from its run and does not say what it saw of an image; taking the centre, \
+             as of photographs. Beside its config.toml, in checkpoints/, it is read as in its run",
+        );
+    }
+    let input = input.unwrap_or(InputSpec::center(config.image));
+    Ok(Weights { loaded, input, normalization, path: path.to_owned(), said })
 }
 
 /// An error for the backbone of a finished run that is not what the run wrote. Other files carry no checksum.

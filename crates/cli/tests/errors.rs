@@ -6,12 +6,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Finished, SMALL, checkpoint, content, program, run, small, write_bmp};
+use common::{Finished, SMALL, checkpoint, content, program, run, small, unless_given, write_bmp};
 
 /// `pretrain` with the small settings on other data.
 fn pretrain(data: &Path, out: &Path, more: &[&str]) -> Finished {
     let mut command = program();
-    let rest = SMALL.iter().skip(3);
+    let rest = unless_given(&SMALL[3..], more);
     command.args(["pretrain", "--data"]).arg(data).args(rest).args(more).arg("--out").arg(out);
     Finished::of(command.output().unwrap())
 }
@@ -195,10 +195,27 @@ fn standard_output_that_nobody_reads_is_no_crash() {
 #[test]
 fn a_key_that_is_no_flag_is_answered_with_the_way_to_set_it() {
     for command in ["pretrain", "views"] {
-        let ended = run(&[command, "--global-size", "32"]);
+        let ended = run(&[command, "--global-scale", "0.5"]);
         assert_eq!(ended.code, Some(2), "{}", ended.err);
-        assert!(ended.err.contains("--set global_size=..."), "{}", ended.err);
+        assert!(ended.err.contains("--set global_scale=..."), "{}", ended.err);
     }
     let ended = run(&["bench", "step", "--momentum-teacher", "1"]);
     assert!(ended.code == Some(2) && !ended.err.contains("--set"), "{}", ended.err);
+}
+
+#[test]
+fn one_setting_with_two_values_is_refused_before_a_run_is_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let begin = |more: &[&str]| {
+        let usual = ["pretrain", "--data", "synthetic:train=24,size=16", "--out", out.to_str().unwrap()];
+        run(&[&usual[..], more].concat())
+    };
+    let message = begin(&["--epochs", "1", "--set", "epochs=2"]).failed();
+    assert!(message.contains("`--epochs 1` and `--set epochs=2`"), "{message}");
+    let message = begin(&["--set", "lr=1e-3", "--set", "lr=1e-4"]).failed();
+    assert!(message.contains("`--set lr=0.001` and `--set lr=0.0001`"), "{message}");
+    let ended = begin(&["--epochs", "1", "--epochs", "2"]);
+    assert!(ended.code == Some(2) && ended.err.contains("'--epochs 1' and '--epochs 2'"), "{}", ended.err);
+    assert!(!out.exists());
 }

@@ -19,6 +19,16 @@ pub enum EvalError {
         /// What it should be.
         expected: String,
     },
+    /// The metadata of a weights file say something that cannot be meant.
+    #[error("the metadata say that `{key}` is `{}`; expected {expected}", text::excerpt(value))]
+    Metadata {
+        /// The key.
+        key: &'static str,
+        /// What it says.
+        value: String,
+        /// What it should be.
+        expected: String,
+    },
     /// The network cannot take images of this size.
     #[error(transparent)]
     Network(#[from] ConfigError),

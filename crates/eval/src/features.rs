@@ -2,12 +2,13 @@
 
 use std::ops::ControlFlow;
 
-use data::{BadSample, Source, normalization};
+use data::{BadSample, Source};
 use model::Vit;
 use tensor::ops::{PixelData, Pixels};
 use tensor::{Device, ParamSet};
 
 use crate::error::EvalError;
+use crate::normalization::Normalization;
 use crate::prepare::Preparation;
 use crate::reading::{ReadOptions, ReadProgress, for_each_batch};
 
@@ -83,6 +84,15 @@ pub struct Network<'a> {
     pub weights: &'a ParamSet,
     /// Where it computes, and in which precision.
     pub device: &'a Device,
+    /// How its pixels are normalised; none for the usual values of its number of channels.
+    pub normalization: Option<&'a Normalization>,
+}
+
+impl<'a> Network<'a> {
+    /// A network that sees pixels as those of this program do.
+    pub fn new(vit: &'a Vit, weights: &'a ParamSet, device: &'a Device) -> Self {
+        Self { vit, weights, device, normalization: None }
+    }
 }
 
 /// Class-token features of all images of a source, computed in the precision of the network's device and returned as f32.
@@ -97,7 +107,7 @@ pub struct Network<'a> {
 /// let mut layout = Layout::default();
 /// let vit = Vit::new(&mut layout, "", VitConfig::new(Arch::Nano, 8, (32, 32), 3)?);
 /// let weights = layout.initial(&device, 0);
-/// let network = eval::Network { vit: &vit, weights: &weights, device: &device };
+/// let network = eval::Network::new(&vit, &weights, &device);
 /// let source = data::open("synthetic:train=8", data::Split::Train, 0)?;
 /// let prepare = eval::Preparation::Cover(vit.config().image);
 /// let extraction = eval::extract(network, &*source, &prepare, &Default::default(), &mut |_| ControlFlow::Continue(()))?;
@@ -111,15 +121,15 @@ pub fn extract(
     options: &ReadOptions,
     progress: &mut dyn FnMut(ReadProgress) -> ControlFlow<()>,
 ) -> Result<Extraction, EvalError> {
-    let Network { vit, weights, device } = network;
+    let Network { vit, weights, device, normalization } = network;
     let channels = vit.config().channels;
     let options = &ReadOptions { channels, ..*options };
     options.check()?;
-    let (mean, deviation) = normalization(channels);
+    let Normalization { mean, deviation } = normalization.cloned().unwrap_or_else(|| Normalization::usual(channels));
     let mut features = Features { dim: vit.config().dim, ..Default::default() };
     let (height, width) = preparation.size();
     let skipped = for_each_batch(source, preparation, options, progress, |batch| {
-        let data = PixelData::Bytes { pixels: &batch.pixels, mean, deviation };
+        let data = PixelData::Bytes { pixels: &batch.pixels, mean: &mean, deviation: &deviation };
         let images = Pixels { count: batch.indices.len(), height, width, channels, data };
         let output = vit.features(weights, device, &[images])?;
         let values = output.to_f32();
@@ -139,7 +149,7 @@ pub fn raw_pixels(
     let (height, width) = preparation.size();
     let mut features = Features { dim: height * width * options.channels, ..Default::default() };
     options.check()?;
-    let (mean, deviation) = normalization(options.channels);
+    let Normalization { mean, deviation } = Normalization::usual(options.channels);
     let normalized = |channel: usize, level: u8| (f32::from(level) / 255.0 - mean[channel]) / deviation[channel];
     let skipped = for_each_batch(source, preparation, options, progress, |batch| {
         let levels = batch.pixels.iter().enumerate();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use data::augment::Filter;
 use data::transform::EvalTransform;
 
+use crate::error::EvalError;
 use crate::prepare::Preparation;
 
 /// What a network sees of an image. Weight files carry it in their metadata, so that features do not depend on what
@@ -45,9 +46,9 @@ impl InputSpec {
         Self { size, whole: false }
     }
 
-    /// The same part of the image on a square of another side; unchanged where none is given.
-    pub fn with_side(self, side: Option<usize>) -> Self {
-        Self { size: side.map_or(self.size, |side| (side, side)), ..self }
+    /// The same part of the image at another (height, width); unchanged where none is given.
+    pub fn with_size(self, size: Option<(usize, usize)>) -> Self {
+        Self { size: size.unwrap_or(self.size), ..self }
     }
 
     /// Scaled down, aspect kept, until the longer side has at most `side` pixels. Never enlarged.
@@ -76,14 +77,21 @@ impl InputSpec {
         [(SIZE, format!("{height}x{width}")), (PART, if self.whole { WHOLE } else { CENTER }.to_owned())]
     }
 
-    /// Reads the metadata of a weight file. None where its keys are absent or malformed, as in files of other programs.
-    pub fn from_metadata(metadata: &BTreeMap<String, String>) -> Option<Self> {
-        let (height, width) = metadata.get(SIZE)?.split_once('x')?;
-        let size = (height.parse().ok().filter(|&n| n > 0)?, width.parse().ok().filter(|&n| n > 0)?);
-        match metadata.get(PART)?.as_str() {
-            WHOLE => Some(Self { size, whole: true }),
-            CENTER => Some(Self { size, whole: false }),
-            _ => None,
+    /// Reads the metadata of a weight file. None where they do not say which part of an image is meant, as in files of
+    /// other programs; an error where they do and it cannot be read, because another input would give other features.
+    pub fn from_metadata(metadata: &BTreeMap<String, String>) -> Result<Option<Self>, EvalError> {
+        let Some(part) = metadata.get(PART) else { return Ok(None) };
+        let wrong = |key, value: &str, expected: &str| {
+            Err(EvalError::Metadata { key, value: value.to_owned(), expected: expected.to_owned() })
+        };
+        let side = |text: &str| text.parse().ok().filter(|&n| n > 0);
+        let text = metadata.get(SIZE).map_or("", String::as_str);
+        let size = text.split_once('x').and_then(|(height, width)| Some((side(height)?, side(width)?)));
+        let Some(size) = size else { return wrong(SIZE, text, "height and width in pixels, like 224x224") };
+        match part.as_str() {
+            WHOLE => Ok(Some(Self { size, whole: true })),
+            CENTER => Ok(Some(Self { size, whole: false })),
+            other => wrong(PART, other, "`whole` or `center`"),
         }
     }
 }
@@ -105,14 +113,17 @@ mod tests {
     }
 
     #[test]
-    fn metadata_round_trips_and_malformed_metadata_is_none() {
+    fn metadata_round_trips_and_malformed_metadata_is_an_error() {
         for spec in [InputSpec { size: (48, 32), whole: true }, InputSpec::center((224, 224))] {
             let metadata = spec.metadata().map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
-            assert_eq!(InputSpec::from_metadata(&metadata), Some(spec));
+            assert_eq!(InputSpec::from_metadata(&metadata).unwrap(), Some(spec));
         }
-        let wrong = [("image_size", "48x0"), ("image_part", "whole")].map(|(k, v)| (k.to_owned(), v.to_owned()));
-        assert_eq!(InputSpec::from_metadata(&wrong.into_iter().collect()), None);
-        assert_eq!(InputSpec::from_metadata(&BTreeMap::new()), None);
+        for (size, part) in [("48x0", "whole"), ("48", "center"), ("48x48", "left half")] {
+            let wrong = [("image_size", size), ("image_part", part)].map(|(k, v)| (k.to_owned(), v.to_owned()));
+            let error = InputSpec::from_metadata(&wrong.into_iter().collect()).unwrap_err();
+            assert!(matches!(error, EvalError::Metadata { .. }), "{error}");
+        }
+        assert_eq!(InputSpec::from_metadata(&BTreeMap::new()).unwrap(), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod knn;
 #[cfg(test)]
 mod knn_golden;
 mod neighbors;
+mod normalization;
 pub mod online;
 pub mod prepare;
 mod reading;
@@ -23,6 +24,7 @@ pub use error::EvalError;
 pub use features::{Extraction, Features, Network, extract, raw_pixels};
 pub use input::InputSpec;
 pub use knn::{KnnOptions, KnnResult};
+pub use normalization::Normalization;
 pub use online::{OnlineKnn, OnlineKnnOptions};
 pub use prepare::Preparation;
 pub use reading::{ReadOptions, ReadProgress};

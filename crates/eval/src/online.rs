@@ -78,6 +78,11 @@ impl OnlineKnn {
         }
     }
 
+    /// How many images are classified, if all can be read.
+    pub fn judged(&self) -> usize {
+        self.queries.as_ref().unwrap_or(&self.voters).len()
+    }
+
     /// Nearest neighbours that vote on an image, if all voters can be read.
     pub fn k(&self) -> usize {
         self.options.k.min(self.most_neighbors(self.voters.len()))
@@ -172,7 +177,7 @@ mod tests {
         let train = source(24);
         let options = OnlineKnnOptions { k: 1, ..OPTIONS };
         let knn = OnlineKnn::new(train.clone(), Some(train), options, device.clone()).unwrap();
-        let network = Network { vit: &vit, weights: &weights, device: &device };
+        let network = Network::new(&vit, &weights, &device);
         // Every query is among the voters, and is its own nearest neighbour.
         assert_eq!(knn.network_top1(network, &|| false).unwrap(), 100.0);
         assert!(matches!(knn.network_top1(network, &|| true), Err(EvalError::Stopped)));
@@ -184,8 +189,9 @@ mod tests {
         let train = source(24);
         let knn = OnlineKnn::new(train.clone(), Some(train.clone()), options, host()).unwrap();
         assert_eq!(knn.describe(), "7 of 24 held-out images by 10 of 24 training images");
-        assert_eq!(knn.k(), 10);
-        assert_eq!(OnlineKnn::new(train, None, options, host()).unwrap().k(), 9);
+        assert_eq!((knn.k(), knn.judged()), (10, 7));
+        let others = OnlineKnn::new(train, None, options, host()).unwrap();
+        assert_eq!((others.k(), others.judged()), (9, 10));
     }
 
     #[test]

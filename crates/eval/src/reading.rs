@@ -68,6 +68,15 @@ pub(crate) struct PreparedBatch {
     end: usize,
 }
 
+/// Bytes of prepared images in a batch, at most: three batches are in memory at once, and 64 images of 8192 pixels a side
+/// would be 12 GiB. At 224 pixels it is 1,783 images.
+const BATCH_BYTES: usize = 1 << 28;
+
+/// Images of a batch where an image has so many bytes: no more than asked for, and no more than memory is set aside for.
+fn fitting(batch_size: usize, image_bytes: usize) -> usize {
+    batch_size.min((BATCH_BYTES / image_bytes.max(1)).max(1))
+}
+
 /// Hands all images of a source to `consume`, in order. Returns those that could not be used.
 pub(crate) fn for_each_batch(
     source: &dyn Source,
@@ -78,6 +87,9 @@ pub(crate) fn for_each_batch(
 ) -> Result<Vec<BadSample>, EvalError> {
     preparation.check()?;
     options.check()?;
+    let (height, width) = preparation.size();
+    let options =
+        &ReadOptions { batch_size: fitting(options.batch_size, height * width * options.channels), ..*options };
     let total = source.len();
     let mut bad = Vec::new();
     thread::scope(|scope| {
@@ -167,4 +179,25 @@ fn fill(
     reader.read(source, index, image).map_err(|error| error.reason())?;
     slot.copy_from_slice(&preparation.apply(image)?.pixels);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_of_large_images_are_smaller_than_asked_for() {
+        assert_eq!([64, 4096].map(|batch| fitting(batch, 224 * 224 * 3)), [64, 1783]);
+        assert_eq!([fitting(64, 8192 * 8192 * 3), fitting(64, usize::MAX), fitting(64, 0)], [1, 1, 64]);
+        let source = data::open("synthetic:train=5,size=16", data::Split::Train, 0).unwrap();
+        let (mut sizes, options) = (Vec::new(), ReadOptions { batch_size: 64, workers: 2, channels: 3 });
+        let preparation = Preparation::Stretch((6000, 8000));
+        let mut progress = |_: ReadProgress| ControlFlow::Continue(());
+        for_each_batch(&*source, &preparation, &options, &mut progress, |batch| {
+            sizes.push(batch.indices.len());
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(sizes, [1, 1, 1, 1, 1], "144 MB an image");
+    }
 }

@@ -20,7 +20,7 @@ pub enum FeatureFormat {
     /// A matrix of 32-bit floats, format version 1.0. No labels, no names.
     Npy,
     /// `features` (F32) and, where images have labels, `labels` (I64, -1 for none). In the metadata, as JSON lists:
-    /// `names`, the image of each row, and `class_names`, by label.
+    /// `names`, the image of each row, and `class_names`, by label; and what the caller says of the network.
     Safetensors,
 }
 
@@ -35,9 +35,14 @@ impl FeatureFormat {
     }
 }
 
-/// Writes the features of a source in the format that the file's name asks for. The file is there completely or not at
-/// all.
-pub fn save(path: &Path, features: &Features, source: &dyn Source) -> Result<(), EvalError> {
+/// Writes the features of a source in the format that the file's name asks for, with what there is to say of the network
+/// where the format has a place for it. The file is there completely or not at all.
+pub fn save(
+    path: &Path,
+    features: &Features,
+    source: &dyn Source,
+    network: &[(&'static str, String)],
+) -> Result<(), EvalError> {
     let failed = |source| EvalError::Write { path: path.to_owned(), source };
     match FeatureFormat::of(path)? {
         FeatureFormat::Npy => replace(path, |file| {
@@ -47,7 +52,7 @@ pub fn save(path: &Path, features: &Features, source: &dyn Source) -> Result<(),
         .map_err(failed),
         FeatureFormat::Safetensors => {
             let (labels, values) = ([features.len()], [features.len(), features.dim]);
-            let writer = safetensors(features, source, &labels, &values).map_err(|error| match error {
+            let writer = safetensors(features, source, network, (&labels, &values)).map_err(|error| match error {
                 WriteError::HeaderTooLong { .. } => {
                     EvalError::TooManyNames { path: path.to_owned(), images: features.len() }
                 }
@@ -75,8 +80,8 @@ fn npy_header(rows: usize, columns: usize) -> Vec<u8> {
 fn safetensors<'a>(
     features: &'a Features,
     source: &dyn Source,
-    labels: &'a [usize],
-    values: &'a [usize],
+    network: &[(&'static str, String)],
+    (labels, values): (&'a [usize], &'a [usize]),
 ) -> Result<Writer<'a>, WriteError> {
     let mut tensors = Vec::new();
     if features.labels.iter().any(Option::is_some) {
@@ -92,7 +97,7 @@ fn safetensors<'a>(
         ("names", json!(names).to_string()),
         ("class_names", json!(source.class_names()).to_string()),
     ];
-    Writer::new(tensors, metadata)
+    Writer::new(tensors, metadata.into_iter().chain(network.iter().cloned()))
 }
 
 fn write_values(out: &mut dyn Write, features: &Features) -> io::Result<()> {
@@ -126,13 +131,15 @@ mod tests {
         let features = Features { dim: 1, values: vec![1.0, -2.0], indices: vec![1, 0], labels: vec![Some(3), None] };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f.safetensors");
-        save(&path, &features, &*source).unwrap();
+        save(&path, &features, &*source, &[("width", "1".to_owned())]).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
         let header = std::str::from_utf8(&bytes[8..8 + length]).unwrap();
         assert!(header.starts_with("{\"__metadata__\":{\"class_names\":\"[\\\"disks on rows\\\","), "{header}");
         let (names, source) = ("[\\\"synthetic #1\\\",\\\"synthetic #0\\\"]", source.describe());
-        let metadata = format!("\"format\":\"dino-vmf features\",\"names\":\"{names}\",\"source\":\"{source}\"}},");
+        let metadata = format!(
+            "\"format\":\"dino-vmf features\",\"names\":\"{names}\",\"source\":\"{source}\",\"width\":\"1\"}},"
+        );
         assert!(header.contains(&metadata), "{header}");
         let tensors = "\"features\":{\"data_offsets\":[16,24],\"dtype\":\"F32\",\"shape\":[2,1]},\
                        \"labels\":{\"data_offsets\":[0,16],\"dtype\":\"I64\",\"shape\":[2]}}";

@@ -74,7 +74,7 @@ impl Net {
     }
 
     fn extract(&self, source: &dyn Source, options: &ReadOptions) -> Result<Extraction, EvalError> {
-        let network = Network { vit: &self.vit, weights: &self.weights, device: &self.device };
+        let network = Network::new(&self.vit, &self.weights, &self.device);
         extract(network, source, &Preparation::Cover((12, 16)), options, &mut |_| ControlFlow::Continue(()))
     }
 }
@@ -133,7 +133,7 @@ fn a_source_without_one_usable_image_is_an_error_that_names_some() {
 #[test]
 fn progress_counts_to_the_end_and_can_stop() {
     let (net, source) = (Net::new(3), made(&[1]));
-    let network = Network { vit: &net.vit, weights: &net.weights, device: &net.device };
+    let network = Network::new(&net.vit, &net.weights, &net.device);
     let (mut seen, options) = (Vec::new(), ReadOptions { batch_size: 4, workers: 2, ..Default::default() });
     let all = &mut |p: ReadProgress| {
         seen.push((p.done, p.total, p.skipped));
@@ -157,7 +157,7 @@ fn networks_and_settings_that_cannot_work_are_refused() {
     {
         assert!(matches!(net.extract(&source, &options), Err(EvalError::Setting { .. })));
     }
-    let network = Network { vit: &net.vit, weights: &net.weights, device: &net.device };
+    let network = Network::new(&net.vit, &net.weights, &net.device);
     let go_on = &mut |_| ControlFlow::Continue(());
     let small = extract(network, &source, &Preparation::Cover((3, 16)), &ReadOptions::default(), go_on);
     assert!(matches!(small, Err(EvalError::Network(_))), "an image below a patch");
@@ -191,7 +191,7 @@ fn a_safetensors_file_of_features_has_labels_names_and_classes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("f.safetensors");
     let (features, source) = some_features();
-    save(&path, &features, &source).unwrap();
+    save(&path, &features, &source, &[]).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
     let tensor = file.tensor("features").unwrap();
@@ -210,7 +210,7 @@ fn a_safetensors_file_of_features_has_labels_names_and_classes() {
     assert_eq!(notes["format"], "dino-vmf features");
 
     let unlabelled = Features { labels: vec![None; 3], ..features };
-    save(&path, &unlabelled, &source).unwrap();
+    save(&path, &unlabelled, &source, &[]).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     assert_eq!(SafeTensors::deserialize(&bytes).unwrap().names(), ["features"]);
 }
@@ -220,7 +220,7 @@ fn an_npy_file_is_a_header_and_the_matrix() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("f.npy");
     let (features, source) = some_features();
-    save(&path, &features, &source).unwrap();
+    save(&path, &features, &source, &[]).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
     let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
@@ -232,13 +232,13 @@ fn an_npy_file_is_a_header_and_the_matrix() {
 fn what_cannot_be_written_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (features, source) = some_features();
-    let error = save(&folder.path().join("f.csv"), &features, &source).unwrap_err();
+    let error = save(&folder.path().join("f.csv"), &features, &source, &[]).unwrap_err();
     assert!(error.to_string().contains("written as .safetensors (with labels and names) or .npy"), "{error}");
-    let error = save(&folder.path().join("none/f.npy"), &features, &source).unwrap_err();
+    let error = save(&folder.path().join("none/f.npy"), &features, &source, &[]).unwrap_err();
     assert!(matches!(error, EvalError::Write { .. }), "{error}");
     let taken = folder.path().join("folder.npy");
     std::fs::create_dir(&taken).unwrap();
-    assert!(matches!(save(&taken, &features, &source), Err(EvalError::Write { .. })));
+    assert!(matches!(save(&taken, &features, &source, &[]), Err(EvalError::Write { .. })));
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().path()).collect();
     assert_eq!(left, [taken]);
 }

@@ -11,7 +11,7 @@ fn features(device: &Device) -> Features {
     let mut layout = Layout::default();
     let vit = Vit::new(&mut layout, "", VitConfig::new(Arch::Tiny, 16, (96, 96), 3).unwrap());
     let weights = layout.initial(device, 3);
-    let network = Network { vit: &vit, weights: &weights, device };
+    let network = Network::new(&vit, &weights, device);
     let source = data::open("synthetic:train=40,size=96", data::Split::Train, 0).unwrap();
     let go_on = &mut |_| ControlFlow::Continue(());
     extract(network, &*source, &Preparation::Cover((96, 96)), &Default::default(), go_on).unwrap().features

@@ -164,6 +164,12 @@ impl VitConfig {
         Ok(self)
     }
 
+    /// The named size that this network has; none where width, depth or heads are of no such size.
+    pub fn arch(&self) -> Option<Arch> {
+        let of_size = |arch: &Arch| arch.dim_depth() == (self.dim, self.depth);
+        Arch::ALL.into_iter().find(of_size).filter(|_| self.dim == 64 * self.heads)
+    }
+
     /// Rows and columns of patches in an image of the learnt size.
     pub fn grid(&self) -> (usize, usize) {
         (self.image.0 / self.patch, self.image.1 / self.patch)

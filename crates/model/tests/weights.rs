@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use model::weights::{Element, KeyLayout, LoadOptions, LoadedVit, NetworkRole, WeightsError, WeightsFile, load_vit};
+use model::weights::{
+    Element, HeadsFrom, KeyLayout, LoadOptions, LoadedVit, NetworkRole, WeightsError, WeightsFile, load_vit,
+};
 use model::{Layout, Vit, VitConfig};
 use safetensors::tensor::{Dtype, TensorView};
 use tempfile::TempDir;
@@ -67,9 +69,15 @@ fn write_bytes(bytes: &[u8]) -> Written {
     Written { _folder: folder, path }
 }
 
+/// A file that says how many heads [`config`] has.
 fn serialize(entries: &[Entry]) -> Vec<u8> {
+    serialize_with(entries, &[("heads", "1")])
+}
+
+fn serialize_with(entries: &[Entry], metadata: &[(&str, &str)]) -> Vec<u8> {
     let views = entries.iter().map(|e| (e.name.as_str(), TensorView::new(e.dtype, e.shape.clone(), &e.bytes).unwrap()));
-    safetensors::serialize(views, Some(HashMap::from([("format".to_owned(), "pt".to_owned())]))).unwrap()
+    let pairs = metadata.iter().chain(&[("format", "pt")]).map(|(key, value)| (key.to_string(), value.to_string()));
+    safetensors::serialize(views, Some(pairs.collect::<HashMap<_, _>>())).unwrap()
 }
 
 fn write(entries: &[Entry]) -> Written {
@@ -291,15 +299,33 @@ fn a_grid_that_is_not_square_needs_the_image_size() {
 }
 
 #[test]
-fn heads_that_are_not_64_wide_must_be_given() {
-    let narrow = VitConfig { dim: 48, heads: 3, ..config() };
-    let entries = backbone(narrow.clone(), 1);
-    let error = load(&entries).unwrap_err();
-    assert!(matches!(error, WeightsError::Heads { dim: 48, .. }), "{error}");
-    let heads = |heads| LoadOptions { heads: Some(heads), ..Default::default() };
-    assert_eq!(load_with(&entries, &heads(3)).unwrap().vit.config(), &narrow);
-    assert!(matches!(load_with(&entries, &heads(5)), Err(WeightsError::Config { .. })));
-    assert!(matches!(load_with(&entries, &heads(0)), Err(WeightsError::Config { .. })));
+fn heads_that_nobody_knows_must_be_given() {
+    for (dim, heads) in [(48, 3), (64, 2), (128, 4), (128, 2)] {
+        let narrow = VitConfig { dim, heads, ..config() };
+        let file = write_bytes(&serialize_with(&backbone(narrow.clone(), 1), &[]));
+        let load = |heads| load_vit(&file.path, &LoadOptions { heads, ..Default::default() }, &device());
+        let error = load(None).unwrap_err();
+        assert!(matches!(error, WeightsError::Heads { depth: 2, .. }), "{error}");
+        assert_eq!(load(Some(heads)).unwrap().vit.config(), &narrow);
+        assert!(matches!(load(Some(5)), Err(WeightsError::Config { .. })));
+        assert!(matches!(load(Some(0)), Err(WeightsError::Config { .. })));
+    }
+}
+
+#[test]
+fn a_described_file_is_read_as_described_and_a_wrong_description_refused() {
+    let wide = VitConfig { dim: 128, heads: 4, image: (8, 20), ..config() };
+    let said = model::weights::describe(&wide);
+    let said: Vec<(&str, &str)> = said.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    let file = write_bytes(&serialize_with(&backbone(wide.clone(), 1), &said));
+    let loaded = load_vit(&file.path, &LoadOptions::default(), &device()).unwrap();
+    assert_eq!((loaded.vit.config(), loaded.report.heads_from), (&wide, Some(HeadsFrom::Metadata)));
+    for (key, value) in [("width", "64"), ("depth", "3"), ("patch_size", "8"), ("channels", "1"), ("heads", "x")] {
+        let wrong: Vec<_> = said.iter().map(|&(k, v)| (k, if k == key { value } else { v })).collect();
+        let file = write_bytes(&serialize_with(&backbone(wide.clone(), 1), &wrong));
+        let message = load_vit(&file.path, &LoadOptions::default(), &device()).unwrap_err().to_string();
+        assert!(message.contains(&format!("`{key}` is `{value}`, but ")), "{message}");
+    }
 }
 
 #[test]
@@ -384,7 +410,7 @@ fn a_header_that_lies_is_an_error() {
 fn no_changed_byte_of_a_header_makes_loading_panic() {
     let small = VitConfig { dim: 8, depth: 1, mlp_dim: 8, patch: 1, image: (1, 1), ..config() };
     let bytes = serialize(&backbone(small, 1));
-    let options = LoadOptions { heads: Some(1), ..Default::default() };
+    let options = LoadOptions::default();
     load_vit(&write_bytes(&bytes).path, &options, &device()).unwrap();
     let header = 8 + u64::from_le_bytes(*bytes.first_chunk().unwrap()) as usize;
     let device = device();

@@ -13,7 +13,7 @@ use train::run::{Record, RunFolder};
 use train::state::{SavedState, State, StateError};
 use train::{Monitor, Position, StepError, StepRecord, TrainError, Trainable, Trainer};
 
-use crate::health::{RANK_ROWS, effective_rank, verdict_on_rank};
+use crate::health::{Course, Moment, RANK_ROWS, effective_rank, verdict_on_rank};
 use crate::learner::{LearnError, Learner, StepInput};
 use crate::memory::{MemoryNeed, plan_and_reserve};
 use crate::method::MethodSpec;
@@ -21,6 +21,18 @@ use crate::recipe::Recipe;
 use crate::schedule::Schedules;
 use crate::setup::{learner_options, loop_options};
 use crate::view_plan::{ViewPlan, ViewShape};
+
+/// The key under which a checkpoint's state describes the network.
+pub const NETWORK: &str = "network";
+
+/// What the caller of a pre-training adds to it.
+#[derive(Clone, Debug, Default)]
+pub struct Extras {
+    /// The images whose features an evaluation between the steps computes at once.
+    pub evaluated: Option<ViewShape>,
+    /// What the run's checkpoints say of the network, so that one of them alone can be used: a text for each key.
+    pub description: Vec<(&'static str, String)>,
+}
 
 /// What is pre-trained.
 pub struct Pretraining {
@@ -31,6 +43,8 @@ pub struct Pretraining {
     seed: u64,
     /// Of the last step.
     gradient: GradientReport,
+    course: Course,
+    description: Vec<(&'static str, String)>,
 }
 
 /// A pre-training that could not be set up.
@@ -45,16 +59,17 @@ pub enum PretrainError {
 }
 
 /// Opens or creates the run of a recipe in `folder`. `method` is [`method::of`](crate::method::of) the recipe, or one of
-/// the caller's own; `evaluated` are the images whose features an evaluation between the steps computes at once.
+/// the caller's own.
 pub fn open(
     device: &Device,
     recipe: &Recipe,
     method: &dyn MethodSpec,
     folder: RunFolder,
     source: Arc<dyn Source>,
-    evaluated: Option<ViewShape>,
+    extras: Extras,
     monitor: &mut dyn Monitor,
 ) -> Result<Trainer<Pretraining>, PretrainError> {
+    let Extras { evaluated, description } = extras;
     let options = learner_options(recipe).map_err(LearnError::from)?;
     let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
     let run = loop_options(recipe);
@@ -64,7 +79,8 @@ pub fn open(
     if let Some(plan) = plan_and_reserve(device, &need)? {
         monitor.say(&plan.in_words());
     }
-    Ok(Trainer::open(Pretraining::new(device, recipe, method)?, run, folder, source, monitor)?)
+    let pretraining = Pretraining { description, ..Pretraining::new(device, recipe, method)? };
+    Ok(Trainer::open(pretraining, run, folder, source, monitor)?)
 }
 
 impl Pretraining {
@@ -78,6 +94,8 @@ impl Pretraining {
             drop_path: recipe.drop_path(),
             seed: recipe.seed(),
             gradient: GradientReport::default(),
+            course: Course::of(recipe),
+            description: Vec::new(),
         })
     }
 
@@ -123,7 +141,8 @@ impl Trainable for Pretraining {
         let features = self.learner.teacher_features(&[fed.first_of(0, RANK_ROWS)])?;
         let rank = effective_rank(&features);
         let values = self.values(at);
-        let (record, verdict) = self.learner.method.vitals(&self.learner.student, record);
+        let moment = Moment { course: self.course, step: at.step + 1, rank };
+        let (record, verdict) = self.learner.method.vitals(&self.learner.student, &moment, record);
         let record = record
             .number("gradient_norm", self.gradient.norm)
             .whole("tensors_clipped", self.gradient.clipped as i64)
@@ -139,6 +158,10 @@ impl Trainable for Pretraining {
 
     fn save<'a>(&'a self, state: &mut State<'a>) {
         self.learner.save(state);
+        if !self.description.is_empty() {
+            let said = self.description.iter().map(|(key, value)| ((*key).to_owned(), value.clone().into()));
+            state.value(NETWORK, said.collect::<serde_json::Map<_, _>>());
+        }
     }
 
     fn restore(&mut self, saved: &SavedState<'_>) -> Result<(), StateError> {
@@ -160,11 +183,7 @@ mod tests {
         let facts = Facts { images: 30, height: 16, width: 16, labelled: false, fingerprint: 0 };
         let recipe = RawRecipe::from_toml(text, "test").unwrap().resolve(&facts).unwrap();
         let device = Device::cpu(Default::default()).unwrap();
-        let method = method::of(&recipe);
-        let options = learner_options(&recipe).unwrap();
-        let learner = Learner::new(&device, &options, |l, v, d| method.build(l, v, d)).unwrap();
-        let schedules = Schedules::new(&recipe);
-        let pretraining = Pretraining { learner, schedules, drop_path: 0.5, seed: 0, gradient: Default::default() };
+        let pretraining = Pretraining::new(&device, &recipe, &*method::of(&recipe)).unwrap();
 
         // Image 7 could not be read, and image 20 took its place.
         let group =

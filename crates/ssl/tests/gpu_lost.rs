@@ -9,7 +9,7 @@ use data::source::{SyntheticSettings, SyntheticSource};
 use data::{BadSample, Source, Split};
 use gpu_device::gpu;
 use ssl::method;
-use ssl::pretraining::{self, Pretraining};
+use ssl::pretraining::{self, Extras, Pretraining};
 use ssl::recipe::{Facts, RawRecipe, Recipe};
 use tensor::{CpuOptions, CudaPrecision, Device, Precision};
 use train::run::RunFolder;
@@ -69,7 +69,7 @@ fn open(device: &Device, folder: &Path, watcher: &mut Watcher) -> Trainer<Pretra
     let recipe = recipe(100);
     let folder = RunFolder::open(folder, &recipe).unwrap();
     let method = method::of(&recipe);
-    pretraining::open(device, &recipe, &*method, folder, source, None, watcher).unwrap()
+    pretraining::open(device, &recipe, &*method, folder, source, Extras::default(), watcher).unwrap()
 }
 
 #[test]

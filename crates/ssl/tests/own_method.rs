@@ -13,9 +13,10 @@ use common::Silent;
 use data::views::MultiCrop;
 use data::{Source, Split};
 use model::{Layout, Tokens, VitConfig, VitInput};
+use ssl::health::Moment;
 use ssl::learner::LearnError;
 use ssl::method::{Method, MethodSpec, Networks, StepPart};
-use ssl::pretraining;
+use ssl::pretraining::{self, Extras};
 use ssl::recipe::{Facts, RawRecipe, Recipe};
 use ssl::setup::loader_config;
 use ssl::view_plan::{Sight, ViewGroup, ViewPlan, Viewer};
@@ -101,7 +102,7 @@ impl Method for Distance {
         Ok(())
     }
 
-    fn vitals(&self, _: &ParamSet, record: Record) -> (Record, Option<String>) {
+    fn vitals(&self, _: &ParamSet, _: &Moment, record: Record) -> (Record, Option<String>) {
         (record.number("loss", self.loss).whole("steps_of_method", self.steps as i64), None)
     }
 
@@ -134,7 +135,8 @@ fn train(folder: &Path) -> (u64, Vec<u8>) {
     let source: Arc<dyn Source> = data::open(&format!("synthetic:train={IMAGES},size=32"), Split::Train, 0).unwrap();
     let method = FeatureDistance::of(&recipe);
     let folder = RunFolder::open(folder, &recipe).unwrap();
-    let mut trainer = pretraining::open(&device, &recipe, &method, folder, source, None, &mut Silent).unwrap();
+    let mut trainer =
+        pretraining::open(&device, &recipe, &method, folder, source, Extras::default(), &mut Silent).unwrap();
     let first = trainer.step();
     assert_eq!(trainer.run(&mut Silent, &mut NoEvaluation, &|| false).unwrap(), Outcome::Finished);
     let weights = trainer.trained().learner().student.iter().flat_map(|t| t.to_le_bytes().into_owned()).collect();

@@ -79,9 +79,9 @@ pub struct BenchDataArgs {
     /// The images
     #[arg(long, value_name = "SRC", help = SOURCE)]
     pub data: String,
-    /// Images of a batch
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub batch_size: u32,
+    /// Images of a batch [default: 64, or all where there are fewer]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub batch_size: Option<u32>,
     /// Local views of an image
     #[arg(long, value_name = "L", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=256))]
     pub local_crops: u32,

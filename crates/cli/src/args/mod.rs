@@ -6,7 +6,7 @@ mod network;
 mod recipe;
 
 pub use bench::{BenchDataArgs, BenchStepArgs};
-pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, KnnArgs, PrecisionArg};
+pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, KnnArgs, NetworkArgs, PrecisionArg};
 pub use recipe::{PretrainArgs, RecipeArgs, ViewsArgs};
 
 use clap::{Args, Parser, Subcommand};
@@ -33,15 +33,15 @@ Results go to standard output, everything else to standard error. `dino-vmf COMM
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Train a vision transformer on unlabelled images
-    #[command(args_override_self = true, after_help = recipe::PRETRAIN_EXAMPLES)]
+    #[command(after_help = recipe::PRETRAIN_EXAMPLES)]
     #[command(after_long_help = recipe::pretrain_help())]
     Pretrain(Box<PretrainArgs>),
     /// Draw what the network will see: the views of some images, as a picture
-    #[command(args_override_self = true, after_help = recipe::VIEWS_EXAMPLES)]
+    #[command(after_help = recipe::VIEWS_EXAMPLES)]
     #[command(after_long_help = recipe::views_help())]
     Views(Box<ViewsArgs>),
     /// Write the class-token features of images to a file
-    #[command(args_override_self = true, after_help = network::FEATURES_EXAMPLES)]
+    #[command(after_help = network::FEATURES_EXAMPLES)]
     Features(FeaturesArgs),
     /// Measure how good features are
     #[command(subcommand)]
@@ -60,7 +60,7 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 pub enum EvalCommand {
     /// Classify by the nearest neighbours among labelled images (the weighted kNN of DINO)
-    #[command(args_override_self = true, after_help = network::KNN_EXAMPLES)]
+    #[command(after_help = network::KNN_EXAMPLES)]
     Knn(KnnArgs),
 }
 
@@ -68,10 +68,10 @@ pub enum EvalCommand {
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
     /// Time training steps on random pixels
-    #[command(args_override_self = true, after_help = bench::STEP_EXAMPLES)]
+    #[command(after_help = bench::STEP_EXAMPLES)]
     Step(BenchStepArgs),
     /// Time the data loader: how many images a second it reads, decodes and turns into views, and where the time goes
-    #[command(args_override_self = true, after_help = bench::DATA_EXAMPLES)]
+    #[command(after_help = bench::DATA_EXAMPLES)]
     Data(BenchDataArgs),
 }
 
@@ -90,6 +90,16 @@ pub struct DeviceArgs {
 const SOURCE: &str = "The images: a folder (searched to any depth), tar or parquet files (also as a pattern: \
                       'shard-{000..009}.tar'), a folder of CIFAR or IDX files, a text file that lists images, or \
                       `synthetic` for images that the program makes";
+
+/// Height and width in pixels: `224`, or `40x80`.
+fn pixels(text: &str) -> Result<(usize, usize), String> {
+    let side = |text: &str| text.trim().parse().ok().filter(|side| (1..=16_384).contains(side));
+    let (height, width) = text.split_once(['x', 'X']).unwrap_or((text, text));
+    match (side(height), side(width)) {
+        (Some(height), Some(width)) => Ok((height, width)),
+        _ => Err("it must be a side from 1 to 16384, or two of them as HEIGHTxWIDTH, like 40x80".to_owned()),
+    }
+}
 
 fn above_zero(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

@@ -9,16 +9,17 @@ use super::{DeviceArgs, SOURCE, above_zero};
 /// `features`.
 #[derive(Debug, Args)]
 pub struct FeaturesArgs {
-    /// A run folder, a checkpoint or a safetensors file
+    /// The network: the folder of a run (its newest checkpoint is taken), a checkpoint, or a safetensors file with DINO's
+    /// or timm's names
     #[arg(long, value_name = "W")]
     pub weights: PathBuf,
     /// The images
     #[arg(long, value_name = "SRC", help = SOURCE)]
     pub data: String,
-    /// File to write: .safetensors (features, labels, names) or .npy (features alone)
+    /// File to write: .safetensors (features, labels, names, which network) or .npy (features alone)
     #[arg(long, value_name = "F")]
     pub out: PathBuf,
-    /// Which split of the data, where it has two
+    /// Which images, where the data is split into training and held-out ones
     #[arg(long, value_enum, default_value_t = SplitArg::Train)]
     pub split: SplitArg,
     /// Replace the file if it exists. Inputs of the command are never replaced
@@ -43,16 +44,29 @@ Resize(256, bicubic), CenterCrop(224)). Row i is image i in order of path; image
 out. Features are computed in f32 on every device; on a GPU --precision bf16 is faster and less exact.
 
 A .safetensors file has `features` [images, width] in f32, `labels` [images] in i64 where there are classes (-1 for
-none), and in its metadata `names` and `class_names` as JSON lists. In Python:
+none), and in its metadata `names` and `class_names` as JSON lists, and which network they are of (`architecture`,
+`heads`, `image_size`, `weights_hash`, ...). In Python:
   f = safetensors.safe_open(\"photos.safetensors\", \"np\")
   x, names = f.get_tensor(\"features\"), json.loads(f.metadata()[\"names\"])";
+
+/// What a weights file may not say of its network, or what is wanted otherwise.
+#[derive(Clone, Debug, Args)]
+pub struct NetworkArgs {
+    /// Size of the network's input in pixels: a side, or HEIGHTxWIDTH [default: what it was trained with]
+    #[arg(long, value_name = "N|HxW", value_parser = super::pixels)]
+    pub image_size: Option<(usize, usize)>,
+    /// Attention heads of the network. Needed for a file that does not say and is of no size of DINO or timm; no file of
+    /// this program needs it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub heads: Option<u32>,
+}
 
 /// What a network sees of an image, and how many images at once.
 #[derive(Clone, Debug, Args)]
 pub struct InputArgs {
-    /// Side of the network's input in pixels [default: what it was trained with]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
-    pub image_size: Option<u32>,
+    /// The network.
+    #[command(flatten)]
+    pub network: NetworkArgs,
     /// Images per batch; changes speed and memory, not the features
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub batch_size: u32,
@@ -99,17 +113,17 @@ impl From<SplitArg> for data::Split {
 /// `eval knn`.
 #[derive(Debug, Args)]
 pub struct KnnArgs {
-    /// A run folder, a checkpoint or a safetensors file
+    /// The network: the folder of a run (its newest checkpoint is taken), a checkpoint, or a safetensors file with DINO's
+    /// or timm's names
     #[arg(long, value_name = "W")]
     pub weights: PathBuf,
     /// The labelled images
     #[arg(long, value_name = "SRC", help = SOURCE)]
     pub data: String,
-    /// Numbers of neighbours that vote, as a list
-    #[arg(long, value_name = "K,K", value_delimiter = ',', default_values_t = [10, 20])]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    /// Numbers of neighbours that vote, each with a result of its own [default: 10,20; fewer for fewer images]
+    #[arg(long, value_name = "K,K", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     pub k: Vec<u32>,
-    /// Temperature of the votes: a neighbour with cosine s votes with weight exp(s / T)
+    /// How much nearer neighbours count more: one with cosine s votes with weight exp(s / T)
     #[arg(long, value_name = "T", default_value_t = eval::knn::DEFAULT_TEMPERATURE, value_parser = above_zero)]
     pub temperature: f64,
     /// What the network sees of an image.
@@ -129,9 +143,12 @@ Examples:
   dino-vmf eval knn --weights runs/photos --data photos
   dino-vmf eval knn --weights dino_vits16.safetensors --data imagenet --k 10,20,100,200 --json
 
-The held-out images (val/ or test/ beside train/) are classified by the training images. Data without held-out images
-is classified leave-one-out: each image by all the others. Features are computed in f32 on every device; on a GPU
---precision bf16 is faster and less exact. Neighbours are compared in f32, on the host.";
+Each class is a folder of images. The held-out images (val/ or test/ beside train/) are classified by the training
+images. Data without held-out images is classified leave-one-out: each image by all the others. Top-1 is the share of
+images whose class gets the most votes, top-5 that of those whose class is among the five with the most.
+
+Features are computed in f32 on every device; on a GPU --precision bf16 is faster and less exact. Neighbours are
+compared in f32, on the host.";
 
 /// `inspect`.
 #[derive(Debug, Args)]
@@ -142,13 +159,17 @@ pub struct InspectArgs {
     /// Print it as one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Attention heads of the network, for a file that does not say and is of none of the usual sizes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub heads: Option<u32>,
 }
 
 /// Examples of `inspect`.
 pub const INSPECT_EXAMPLES: &str = "\
 Examples:
   dino-vmf inspect runs/photos                      its recipe, how far it is, its last metrics, its checkpoints
-  dino-vmf inspect dino_vits16.safetensors          its tensors by group, and whether a backbone is complete in it
+  dino-vmf inspect dino_vits16.safetensors          its tensors by group, whether a backbone is complete in it, and
+                                                    how to load it in Python with timm
   dino-vmf inspect runs/photos --json               the same for scripts
 
 The state of a run is running (a process is training it), finished, stopped (it ended in order before its last step),
@@ -158,7 +179,7 @@ With --json, `kind` says what W is:
   run         path, run (its name), state, step, saved_step, total_steps, steps_per_epoch, data, recipe, metrics (the last
               record of a step), knn_top1, checkpoints (file, step, bytes, sound, problem), backbone (bytes, step,
               sound) and result; null where there is none
-  checkpoint  path, bytes, tensors (name, element, shape), metadata, step, run, backbone
+  checkpoint  path, bytes, tensors (name, element, shape), metadata, step, run, network (what it says of it), backbone
   weights     path, bytes, tensors, metadata, backbone (complete, width, blocks, heads, patch_size, image_size, channels,
               problem)
   features    path, bytes, tensors, metadata";

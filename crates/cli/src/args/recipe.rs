@@ -7,21 +7,25 @@ use ssl::recipe::KeyHelp;
 
 use super::{DeviceArgs, SOURCE};
 
+/// The heading of what is no key of the recipe: that of all other options.
+const PLAIN: Option<&str> = None;
+
 /// `pretrain`.
 #[derive(Debug, Args)]
 pub struct PretrainArgs {
     /// The data and the recipe.
     #[command(flatten)]
     pub recipe: RecipeArgs,
-    /// Folder of the run [default: runs/DATA-METHOD-PROTOTYPES-ARCH]
-    #[arg(long, value_name = "RUN")]
+    /// Folder to train in, made if it is not there; one that holds this run is continued [default:
+    /// runs/DATA-METHOD-PROTOTYPES-ARCH]
+    #[arg(long, help_heading = PLAIN, value_name = "RUN")]
     pub out: Option<PathBuf>,
     /// Choose network, views and epochs so that the run ends within about M minutes on this machine: a few steps are tried
     /// first. What is asked for by other flags stays
-    #[arg(long, value_name = "M", value_parser = minutes)]
+    #[arg(long, help_heading = PLAIN, value_name = "M", value_parser = minutes)]
     pub minutes: Option<f64>,
     /// Print the result as one JSON object
-    #[arg(long)]
+    #[arg(long, help_heading = PLAIN)]
     pub json: bool,
     /// Where to compute.
     #[command(flatten)]
@@ -42,10 +46,11 @@ pub struct RecipeArgs {
     /// The images
     #[arg(long, value_name = "SRC", default_value = "synthetic", help = SOURCE)]
     pub data: String,
-    /// Recipe file: TOML, one `key = value` a line. A run's config.toml is one
+    /// File of settings: TOML, one `key = value` a line. The config.toml of another run is one. What it does not say is
+    /// derived from the data
     #[arg(long, value_name = "FILE")]
     pub recipe: Option<PathBuf>,
-    /// Sets a key of the recipe, whatever the file says; a flag of its own for the same key wins. `--help` lists the keys
+    /// Sets any key of the recipe, whatever the file says; may be repeated. The keys are listed below by --help
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// The flags that stand for a key of the recipe.
@@ -60,28 +65,36 @@ pub struct RecipeFlags {
     /// Training method: dino
     #[arg(long, value_name = "METHOD")]
     pub method: Option<String>,
-    /// What the prototypes' norms mean: none, l2 or vmf
+    /// Prototypes (the classes that the network makes up): vmf for DINO-vMF, l2 or none for DINO with and without
+    /// normalised prototypes
     #[arg(long, value_name = "KIND")]
     pub prototypes: Option<String>,
-    /// Where the teacher is centred: logit or probability
+    /// Where the teacher is centred: probability (with vmf) or logit (as DINO)
     #[arg(long, value_name = "SPACE")]
     pub centering: Option<String>,
-    /// Backbone: vit_nano, vit_tiny, vit_small, vit_base or vit_large
+    /// Size of the network: vit_nano (0.2 million weights), vit_tiny (6), vit_small (22), vit_base (86) or vit_large (300)
     #[arg(long, value_name = "ARCH")]
     pub arch: Option<String>,
-    /// Side of a patch in pixels
+    /// Side in pixels of the squares that an image is cut into; smaller ones see more and cost more
     #[arg(long, value_name = "P")]
     pub patch_size: Option<String>,
-    /// Passes over the data
+    /// Passes over the data; the length of the run
     #[arg(long, value_name = "N")]
     pub epochs: Option<String>,
     /// Images of a step
     #[arg(long, value_name = "N")]
     pub batch_size: Option<String>,
-    /// Number of prototypes
+    /// Number of prototypes; fewer for fewer images
     #[arg(long, value_name = "K")]
     pub out_dim: Option<String>,
-    /// Local views of an image
+    /// Size in pixels of the two global views, which show most of an image: a side, or HEIGHTxWIDTH. What costs the most
+    /// time: half the side is about a quarter of it
+    #[arg(long, value_name = "S")]
+    pub global_size: Option<String>,
+    /// Size in pixels of the local views, which show a small part of an image: a side, or HEIGHTxWIDTH
+    #[arg(long, value_name = "S")]
+    pub local_size: Option<String>,
+    /// Local views of an image; each costs time
     #[arg(long, value_name = "N")]
     pub local_crops: Option<String>,
     /// Parts in which the images of a step are taken one after another: less memory
@@ -107,6 +120,8 @@ impl RecipeFlags {
             ("epochs", &self.epochs, "--epochs"),
             ("batch_size", &self.batch_size, "--batch-size"),
             ("out_dim", &self.out_dim, "--out-dim"),
+            ("global_size", &self.global_size, "--global-size"),
+            ("local_size", &self.local_size, "--local-size"),
             ("local_crops", &self.local_crops, "--local-crops"),
             ("accumulate", &self.accumulate, "--accumulate"),
             ("checkpoint_activations", &self.checkpoint_activations, "--checkpoint-activations"),
@@ -133,7 +148,7 @@ Examples:
 
 Ctrl-C saves and stops; so do SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU and SIGALRM, which batch systems send. The run's
 backbone.safetensors is then the teacher of the last step. The same command again continues, also after a crash or a kill;
-the result is bit for bit that of an unbroken run.";
+the result is bit for bit that of an unbroken run. The last line says what the run is worth and what to try next.";
 
 /// The long help of `pretrain`.
 pub fn pretrain_help() -> String {
@@ -157,19 +172,19 @@ pub struct ViewsArgs {
     #[command(flatten)]
     pub recipe: RecipeArgs,
     /// The picture to write, a .png file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = PLAIN, value_name = "FILE")]
     pub out: PathBuf,
     /// Images to show
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, help_heading = PLAIN, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub images: u32,
     /// The epoch whose first images are shown, from 0
-    #[arg(long, value_name = "E", default_value_t = 0)]
+    #[arg(long, help_heading = PLAIN, value_name = "E", default_value_t = 0)]
     pub epoch: u32,
     /// Replace the picture if it exists. Files of the data are never replaced
-    #[arg(long)]
+    #[arg(long, help_heading = PLAIN)]
     pub force: bool,
     /// Leave out the coloured frames that tell which part of the image a view shows
-    #[arg(long)]
+    #[arg(long, help_heading = PLAIN)]
     pub no_frames: bool,
 }
 
@@ -193,6 +208,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_keys_of_the_recipe_stand_under_its_heading() {
+        use clap::CommandFactory;
+        let known: Vec<String> = ssl::recipe::keys().map(|key| key.replace('_', "-")).collect();
+        for name in ["pretrain", "views"] {
+            let command = crate::args::Cli::command().find_subcommand(name).unwrap().clone();
+            for arg in command.get_arguments() {
+                let is_key = arg.get_long().is_some_and(|long| known.iter().any(|key| key == long));
+                let heading = arg.get_help_heading().unwrap_or_default();
+                assert_eq!(heading.starts_with("Recipe"), is_key, "{name} --{}", arg.get_long().unwrap_or_default());
+            }
+        }
+    }
+
+    #[test]
     fn every_recipe_flag_names_a_key_of_the_recipe() {
         let text = || Some("x".to_owned());
         let flags = RecipeFlags {
@@ -204,6 +233,8 @@ mod tests {
             epochs: text(),
             batch_size: text(),
             out_dim: text(),
+            global_size: text(),
+            local_size: text(),
             local_crops: text(),
             accumulate: text(),
             checkpoint_activations: text(),
@@ -214,6 +245,6 @@ mod tests {
             assert!(known.contains(&key), "{key}");
             assert_eq!(flag, format!("--{}", key.replace('_', "-")));
         }
-        assert_eq!(flags.given().count(), 12);
+        assert_eq!(flags.given().count(), 14);
     }
 }

@@ -14,6 +14,8 @@ use crate::error::CliError;
 use crate::images;
 use crate::output;
 
+/// Images of a batch where nobody says and there are as many.
+const USUAL_BATCH: usize = 64;
 /// Most readings of the memory.
 const READINGS: f64 = 600.0;
 /// Least seconds between two of them.
@@ -41,7 +43,7 @@ pub fn run(args: &BenchDataArgs) -> Result<(), CliError> {
     let defaults = LoaderConfig::default();
     let square = |side: u32| (side as usize, side as usize);
     let config = LoaderConfig {
-        batch_size: args.batch_size as usize,
+        batch_size: args.batch_size.map_or(USUAL_BATCH.min(source.len()), |batch| batch as usize),
         workers: args.workers.map_or(defaults.workers, usize::from),
         views: MultiCrop {
             global_size: square(args.views.global_size),

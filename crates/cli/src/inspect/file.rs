@@ -1,14 +1,17 @@
 //! A safetensors file as `inspect` tells of it: weights, a checkpoint or features.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
+use eval::{InputSpec, Normalization};
 use model::VitConfig;
-use model::weights::{LoadOptions, WeightsError, WeightsFile};
+use model::weights::{HeadsFrom, LoadOptions, LoadReport, WeightsError, WeightsFile};
 use serde_json::{Value, json};
 use train::run::{Checkpoint, Damage};
 
 use super::network;
+use crate::description;
 use crate::error::CliError;
 
 /// What there is to tell.
@@ -23,33 +26,41 @@ enum Content {
     Weights {
         /// The step and the run, where it is a checkpoint.
         checkpoint: Option<(u64, Option<String>)>,
-        backbone: Backbone,
+        /// What it says of its network.
+        said: BTreeMap<String, String>,
+        backbone: Box<Backbone>,
     },
 }
 
 /// The backbone in a file.
 enum Backbone {
-    Complete { config: VitConfig, report: String },
+    Complete { config: VitConfig, report: LoadReport },
     Not { problem: String },
 }
 
 impl FileAccount {
-    /// Reads a file.
-    pub fn of(path: &Path) -> Result<Self, CliError> {
+    /// Reads a file; `heads` is what is known of the network elsewhere.
+    pub fn of(path: &Path, heads: Option<u32>) -> Result<Self, CliError> {
         let file = WeightsFile::open(path)?;
         if file.metadata().get("format").is_some_and(|format| format == eval::FEATURES_FORMAT) {
             return Ok(Self { file, content: Content::Features });
         }
-        let checkpoint = match Checkpoint::read(path) {
-            Ok(checkpoint) => Some((checkpoint.step(), checkpoint.run().map(str::to_owned))),
+        let (checkpoint, said) = match Checkpoint::read(path) {
+            Ok(checkpoint) => {
+                let said = description::of_checkpoint(checkpoint.state()).unwrap_or_default();
+                (Some((checkpoint.step(), checkpoint.run().map(str::to_owned))), said)
+            }
             // A safetensors file of somebody else.
-            Err(Damage::Foreign(_)) => None,
+            Err(Damage::Foreign(_)) => (None, file.metadata().clone()),
             Err(source) => return Err(CliError::Checkpoint { path: path.to_owned(), source }),
         };
-        let backbone = match file.vit_config(&LoadOptions::default()) {
-            Ok((config, report)) => Backbone::Complete { config, report: report.to_string() },
+        let said_heads = said.get("heads").and_then(|heads| heads.parse().ok());
+        let image = InputSpec::from_metadata(&said).ok().flatten().map(|input| input.size);
+        let options = LoadOptions { heads: heads.map(|n| n as usize).or(said_heads), image, ..Default::default() };
+        let backbone = match file.vit_config(&options) {
+            Ok((config, report)) => Backbone::Complete { config, report },
             Err(error @ (WeightsError::Grid { .. } | WeightsError::Heads { .. })) => {
-                Backbone::Not { problem: format!("complete, but its shape is not: {error}") }
+                Backbone::Not { problem: format!("complete, but its shape is not known: {error}") }
             }
             Err(error @ WeightsError::IncompleteBackbone { .. }) => match file.match_report(None) {
                 Ok(report) => Backbone::Not { problem: format!("not complete\n  {report}") },
@@ -57,23 +68,41 @@ impl FileAccount {
             },
             Err(error) => Backbone::Not { problem: format!("cannot be loaded: {error}") },
         };
-        Ok(Self { file, content: Content::Weights { checkpoint, backbone } })
+        Ok(Self { file, content: Content::Weights { checkpoint, said, backbone: Box::new(backbone) } })
+    }
+
+    /// How to load a backbone elsewhere; in a checkpoint the tensors have other names.
+    fn in_python(&self, config: &VitConfig, report: &LoadReport, said: &BTreeMap<String, String>) -> Option<String> {
+        if report.role.is_some() || !report.left_over.is_empty() {
+            return None;
+        }
+        let normalization = Normalization::from_metadata(said, config.channels).ok().flatten();
+        let normalization = normalization.unwrap_or_else(|| Normalization::usual(config.channels));
+        Some(description::timm_snippet(&self.file.path().display().to_string(), config, &normalization))
     }
 
     /// For people.
     pub fn text(&self) -> String {
         let mut text = format!("{}: {}", self.file.path().display(), self.file.summary());
-        let Content::Weights { checkpoint, backbone } = &self.content else {
-            return text + "features, a row for each image: `names` and `class_names` beside them are JSON\n";
+        let Content::Weights { checkpoint, said, backbone } = &self.content else {
+            return text
+                + "features, a row for each image: `names` and `class_names` beside them are JSON, the rest tells the network\n";
         };
         // Writing into a string does not fail.
         if let Some((step, run)) = checkpoint {
             let run = run.as_ref().map_or(String::new(), |run| format!(" of run {run}"));
             _ = writeln!(text, "checkpoint of step {step}, its checksum is right{run}");
+            said.iter().for_each(|(key, value)| _ = writeln!(text, "  {key}: {value}"));
         }
-        match backbone {
+        match &**backbone {
             Backbone::Complete { config, report } => {
                 _ = writeln!(text, "backbone: complete: {}\n  {report}", network(config));
+                if let Some(HeadsFrom::Known(name)) = report.heads_from {
+                    _ = writeln!(text, "  the heads are those of every {name} of DINO and timm: the file does not say");
+                }
+                if let Some(snippet) = self.in_python(config, report, said) {
+                    text = text + "in Python, with timm:\n" + &snippet;
+                }
             }
             Backbone::Not { problem } => _ = writeln!(text, "backbone: {problem}"),
         }
@@ -96,12 +125,13 @@ impl FileAccount {
             Content::Weights { checkpoint: Some(_), .. } => "checkpoint",
             Content::Weights { checkpoint: None, .. } => "weights",
         });
-        if let Content::Weights { checkpoint, backbone } = &self.content {
+        if let Content::Weights { checkpoint, backbone, said } = &self.content {
             if let Some((step, run)) = checkpoint {
                 object["step"] = json!(step);
                 object["run"] = json!(run);
+                object["network"] = json!(said);
             }
-            object["backbone"] = match backbone {
+            object["backbone"] = match &**backbone {
                 Backbone::Complete { config: c, .. } => json!({
                     "complete": true, "width": c.dim, "blocks": c.depth, "heads": c.heads, "patch_size": c.patch,
                     "image_size": [c.image.0, c.image.1], "channels": c.channels, "problem": null,

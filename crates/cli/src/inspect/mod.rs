@@ -19,7 +19,7 @@ pub fn run(args: &InspectArgs) -> Result<(), CliError> {
         let account = RunAccount::of(path)?;
         if args.json { account.json().to_string() } else { account.text()? }
     } else {
-        let account = FileAccount::of(path)?;
+        let account = FileAccount::of(path, args.heads)?;
         if args.json { account.json().to_string() } else { account.text() }
     };
     output::result(&told)

@@ -59,8 +59,28 @@ pub fn small(out: &Path, more: &[&str]) -> Finished {
 /// The same, not started yet.
 pub fn small_command(out: &Path, more: &[&str]) -> Command {
     let mut command = program();
-    command.args(SMALL).args(more).arg("--out").arg(out);
+    command.args(unless_given(&SMALL, more)).args(more).arg("--out").arg(out);
     command
+}
+
+/// Those of `usual` whose flag, or whose key of `--set`, is not among `more`: given twice, they would be refused.
+pub fn unless_given<'a>(usual: &[&'a str], more: &[&str]) -> Vec<&'a str> {
+    let name = |word: &str| word.split('=').next().unwrap_or_default().to_owned();
+    let flags: Vec<String> = more.iter().filter(|word| word.starts_with("--")).map(|word| name(word)).collect();
+    let keys: Vec<String> = more.windows(2).filter(|pair| pair[0] == "--set").map(|pair| name(pair[1])).collect();
+    let mut kept = Vec::new();
+    let mut words = usual.iter().copied().peekable();
+    while let Some(word) = words.next() {
+        let value = words.next_if(|next| word.starts_with("--") && !word.contains('=') && !next.starts_with("--"));
+        let is_given = match (word, value) {
+            ("--set", Some(assignment)) => keys.contains(&name(assignment)),
+            _ => flags.contains(&name(word)),
+        };
+        if !is_given {
+            kept.extend([word].into_iter().chain(value));
+        }
+    }
+    kept
 }
 
 /// A run of the program that has ended.

@@ -149,12 +149,44 @@ pub enum WeightsError {
         name: String,
     },
     /// The number of heads cannot be told from shapes.
-    #[error("{}: a width of {dim} is no multiple of 64, so the number of attention heads must be given", path.display())]
+    #[error(
+        "{}: how many attention heads this network has is neither in the file nor known for a width of {dim} and a depth \
+         of {depth}, and with a wrong number its features would be wrong: give it with --heads N", path.display()
+    )]
     Heads {
         /// The file.
         path: PathBuf,
         /// Width of a token.
         dim: usize,
+        /// Number of blocks.
+        depth: usize,
+    },
+    /// The number of heads that was given is not the file's.
+    #[error(
+        "{}: the file says that it has {said} attention heads, not the {given} of --heads {given}: leave --heads out",
+        path.display()
+    )]
+    OtherHeads {
+        /// The file.
+        path: PathBuf,
+        /// What was asked for.
+        given: usize,
+        /// What the metadata say.
+        said: usize,
+    },
+    /// The metadata say something else than the tensors, or nothing that can be read.
+    #[error(
+        "{}: the file's metadata say that `{key}` is `{}`, but {problem}", path.display(), excerpt(value)
+    )]
+    Metadata {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: &'static str,
+        /// What it says.
+        value: String,
+        /// What is wrong with that.
+        problem: String,
     },
     /// The grid cannot be told from the number of positions.
     #[error(

@@ -3,13 +3,20 @@
 use std::path::Path;
 
 use super::LoadOptions;
+use super::described::{self, HeadsFrom};
 use super::error::WeightsError;
-use super::file::TensorInfo;
-use super::names::Matched;
+use super::file::{TensorInfo, WeightsFile};
+use super::names::{KeyLayout, Matched};
 use crate::{Layout, VitConfig};
 
-/// Reads the network's shape off its tensors, which must all be there.
-pub(super) fn config(path: &Path, matched: &Matched<'_>, options: &LoadOptions) -> Result<VitConfig, WeightsError> {
+/// Reads the network's shape off its tensors, which must all be there, and the rest off what the file says; and who says
+/// how many heads there are.
+pub(super) fn config(
+    file: &WeightsFile,
+    matched: &Matched<'_>,
+    options: &LoadOptions,
+) -> Result<(VitConfig, HeadsFrom), WeightsError> {
+    let (path, metadata) = (file.path(), file.metadata());
     let [_, _, dim] = extents(path, matched, "cls_token", "[1, 1, width]", |&[a, b, _]| (a, b) == (1, 1))?;
     let [_, positions, _] =
         extents(path, matched, "pos_embed", &format!("[1, 1 + patches, {dim}]"), |&[a, _, d]| (a, d) == (1, dim))?;
@@ -19,15 +26,14 @@ pub(super) fn config(path: &Path, matched: &Matched<'_>, options: &LoadOptions) 
     let fc1 = "blocks.0.mlp.fc1.weight";
     let [mlp_dim, _] = extents(path, matched, fc1, &format!("[hidden, {dim}]"), |&[_, d]| d == dim)?;
 
-    let heads = match options.heads {
-        Some(heads) => heads,
-        None if dim.is_multiple_of(64) => dim / 64,
-        None => return Err(WeightsError::Heads { path: path.to_owned(), dim }),
-    };
-    let image = image_size(path, positions - 1, patch, options.image)?;
-    VitConfig { dim, depth: matched.depth, heads, mlp_dim, patch, image, channels }
+    let (depth, is_checkpoint) = (matched.depth, matched.report.layout == KeyLayout::Checkpoint);
+    let (heads, heads_from) = described::heads(path, metadata, (dim, depth), options.heads, is_checkpoint)?;
+    let image = image_size(path, positions - 1, patch, options.image.or_else(|| described::image(metadata)))?;
+    let config = VitConfig { dim, depth, heads, mlp_dim, patch, image, channels }
         .checked()
-        .map_err(|source| WeightsError::Config { path: path.to_owned(), source })
+        .map_err(|source| WeightsError::Config { path: path.to_owned(), source })?;
+    described::check(path, metadata, &config)?;
+    Ok((config, heads_from))
 }
 
 /// The extents of a tensor, if it has `N` of them, all above zero, and they are plausible.

@@ -8,8 +8,10 @@
 //! - `file`: what a file holds, without trusting it.
 //! - `names`: which tensor of the file is which parameter.
 //! - `infer`: the network that the shapes describe.
+//! - `described`: what a file says of its network, which shapes do not tell.
 //! - `save`: a backbone as a file.
 
+mod described;
 mod error;
 mod file;
 mod infer;
@@ -21,6 +23,7 @@ use std::path::Path;
 
 use tensor::{Device, ParamSet};
 
+pub use described::{ARCHITECTURE, HeadsFrom, describe};
 pub use error::WeightsError;
 pub use file::{Element, TensorInfo, Values, WeightsFile};
 pub use names::{KeyLayout, NetworkRole};
@@ -34,10 +37,11 @@ use crate::{Layout, Vit, VitConfig};
 pub struct LoadOptions {
     /// Which network of a training checkpoint. Where not given: the teacher, or the only one there is.
     pub role: Option<NetworkRole>,
-    /// Rows and columns in pixels of the images that the position embeddings were learnt for. Where not given, the grid
-    /// of patches is taken to be square.
+    /// Rows and columns in pixels of the images that the position embeddings were learnt for. Where neither given nor in
+    /// the file's metadata, the grid of patches is taken to be square.
     pub image: Option<(usize, usize)>,
-    /// Attention heads of a block. Where not given, heads are 64 wide.
+    /// Attention heads of a block. Where neither given nor in the file's metadata, those of the network of the
+    /// literature with the same width and depth; an error where there is none.
     pub heads: Option<usize>,
 }
 
@@ -105,11 +109,12 @@ impl WeightsFile {
     fn plan(&self, options: &LoadOptions) -> Result<Plan, WeightsError> {
         let matched = names::match_backbone(self, options.role)?;
         matched.check_complete(self.path())?;
-        let config = infer::config(self.path(), &matched, options)?;
+        let (config, heads_from) = infer::config(self, &matched, options)?;
         let mut layout = Layout::default();
         let vit = Vit::new(&mut layout, "", config);
         infer::check_shapes(self.path(), &matched, &layout)?;
         let sources = layout.specs().iter().filter_map(|spec| matched.tensor(&spec.name)).cloned().collect();
-        Ok(Plan { vit, layout, sources, report: matched.report })
+        let report = LoadReport { heads_from: Some(heads_from), ..matched.report };
+        Ok(Plan { vit, layout, sources, report })
     }
 }

@@ -177,6 +177,7 @@ pub(super) fn match_backbone(file: &WeightsFile, wanted: Option<NetworkRole>) ->
         left_over: keys.iter().filter(|key| !taken(key)).map(|key| key.tensor.name.clone()).collect(),
         layout: layout(&keys),
         role: chosen,
+        heads_from: None,
     };
     Ok(Matched { found, needed: expected.len(), unknown_parts, depth, report })
 }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use text::{count, excerpt, thousands};
 
+use super::described::HeadsFrom;
 use super::file::{Element, TensorInfo, WeightsFile};
 use super::names::{KeyLayout, NetworkRole, lead};
 
@@ -21,6 +22,8 @@ pub struct LoadReport {
     pub layout: KeyLayout,
     /// Which network was taken, where the file tells them apart.
     pub role: Option<NetworkRole>,
+    /// Who says how many heads there are; none where the network's shape was not looked at.
+    pub heads_from: Option<HeadsFrom>,
 }
 
 impl LoadReport {
@@ -164,6 +167,7 @@ mod tests {
             left_over,
             layout: KeyLayout::Dino,
             role: Some(NetworkRole::Teacher),
+            heads_from: None,
         };
         assert_eq!(
             report.to_string(),

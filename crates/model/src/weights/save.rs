@@ -31,7 +31,7 @@ pub fn to_safetensors<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LoadOptions, load_vit};
+    use super::super::{LoadOptions, describe, load_vit};
     use super::*;
     use crate::{Arch, Vit, VitConfig};
     use tensor::{Device, ParamId};
@@ -42,10 +42,12 @@ mod tests {
         let mut layout = Layout::default();
         let vit = Vit::new(&mut layout, "backbone.", VitConfig::new(Arch::Nano, 8, (24, 16), 3).unwrap());
         let weights = layout.initial(&device, 3);
-        let bytes = to_safetensors(&layout, &weights, "backbone.", [("image_size", "24x16".to_owned())]).unwrap();
+        let bytes = to_safetensors(&layout, &weights, "backbone.", describe(vit.config())).unwrap();
 
         let header = String::from_utf8_lossy(&bytes[8..]).into_owned();
-        let metadata = "{\"__metadata__\":{\"format\":\"pt\",\"image_size\":\"24x16\"},\"blocks.0.attn.proj.bias\":";
+        let metadata = "{\"__metadata__\":{\"architecture\":\"vit_nano\",\"channels\":\"3\",\"depth\":\"4\",\"format\":\"pt\",\
+                        \"heads\":\"1\",\"image_size\":\"24x16\",\"patch_size\":\"8\",\"width\":\"64\"},\
+                        \"blocks.0.attn.proj.bias\":";
         assert!(header.starts_with(metadata), "{header:.200}");
         let reference = safetensors::SafeTensors::deserialize(&bytes).unwrap();
         let first: Vec<u8> = weights[ParamId(0)].to_f32().iter().flat_map(|x| x.to_le_bytes()).collect();
@@ -55,8 +57,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("backbone.safetensors");
         std::fs::write(&path, bytes).unwrap();
-        let options = LoadOptions { image: Some((24, 16)), ..Default::default() };
-        let loaded = load_vit(&path, &options, &device).unwrap();
+        let loaded = load_vit(&path, &LoadOptions::default(), &device).unwrap();
         assert_eq!(loaded.vit.config(), vit.config());
         for i in 0..weights.len() {
             assert_eq!(loaded.weights[ParamId(i)].to_f32(), weights[ParamId(i)].to_f32());

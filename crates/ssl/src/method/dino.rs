@@ -15,7 +15,7 @@ use train::state::{SavedState, State, StateError};
 use train::{NotFinite, Position, StepError};
 
 use super::{Method, MethodSpec, Networks, StepPart};
-use crate::health::Health;
+use crate::health::{Health, Moment};
 use crate::learner::LearnError;
 use crate::recipe::{Prototypes, Recipe};
 use crate::setup::loader_config;
@@ -208,20 +208,11 @@ impl Method for Dino {
         Ok(())
     }
 
-    fn vitals(&self, student: &ParamSet, record: Record) -> (Record, Option<String>) {
+    fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Option<String>) {
         let magnitude = &student[self.head.prototypes.magnitude()];
         let (loss, entropy) = (self.step.loss, self.step.teacher_entropy);
         let vitals = self.health.vitals(loss, entropy, magnitude, self.options.student_temperature);
-        let record = record
-            .number("loss", vitals.loss)
-            .number("divergence", vitals.divergence)
-            .number("teacher_entropy", vitals.teacher_entropy)
-            .whole("prototypes_in_use", vitals.prototypes_in_use as i64)
-            .number("usage_perplexity", vitals.usage_perplexity)
-            .number("kappa_min", vitals.kappa[0])
-            .number("kappa_median", vitals.kappa[1])
-            .number("kappa_max", vitals.kappa[2]);
-        (record, vitals.in_words(self.head.prototypes.count()))
+        (vitals.add_to(record), moment.verdict(&vitals))
     }
 
     fn schedules(&self, at: Position, record: Record) -> Record {

@@ -3,6 +3,7 @@
 use super::error::RecipeError;
 use super::fields::{KEYS, Key, Recipe};
 use super::values::{MethodName, Prototypes, Size};
+use crate::health::{Course, USUAL_LR};
 
 /// What a recipe needs to know of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +103,11 @@ impl Recipe {
         self.steps_per_epoch() * self.epochs() as u64
     }
 
+    /// Epochs that data of this size usually needs.
+    pub fn usual_epochs(&self) -> usize {
+        super::derive::epochs(self.facts.images).0
+    }
+
     /// Learning rate at the end of the warm-up: `lr * batch_size / 256`.
     pub fn peak_lr(&self) -> f64 {
         self.lr() * self.batch_size() as f64 / 256.0
@@ -153,6 +159,19 @@ impl Recipe {
                 "freeze_last_layer {} covers all {} epochs: the prototypes never move",
                 self.freeze_last_layer(),
                 self.epochs()
+            ));
+        }
+        if self.momentum_teacher() == 1.0 {
+            said.push(
+                "momentum_teacher 1 keeps the teacher, which is the network that is saved, at its random start"
+                    .to_owned(),
+            );
+        }
+        if Course::of(self).has_high_lr() {
+            said.push(format!(
+                "lr {} is {:.0} times DINO's {USUAL_LR}: training at such a rate usually collapses",
+                self.lr(),
+                self.lr() / USUAL_LR
             ));
         }
         if self.knn_every() > 0 && !self.facts.labelled {

@@ -290,7 +290,7 @@ fn out_dim(images: usize) -> (usize, String) {
 }
 
 /// Small sets need more passes: 20 M image presentations, between DINO's short and its long schedule.
-fn epochs(images: usize) -> (usize, String) {
+pub(super) fn epochs(images: usize) -> (usize, String) {
     let epochs = (2e6 / images as f64).round() as usize * 10;
     (epochs.clamp(100, 800), format!("20 million presentations of {images} images, from 100 to 800 epochs"))
 }
@@ -449,5 +449,7 @@ mod tests {
         let said = resolve(text, Facts { labelled: false, ..CIFAR }).unwrap().warnings();
         assert_eq!(said.len(), 7, "{said:#?}");
         assert!(said[0].contains("last 2 rows and 2 columns"));
+        let said = resolve("momentum_teacher = 1\nlr = 10", CIFAR).unwrap().warnings();
+        assert!(said[0].contains("at its random start") && said[1].contains("20000 times DINO's 0.0005"), "{said:#?}");
     }
 }

@@ -30,6 +30,16 @@ pub enum RecipeError {
         /// What was given.
         text: String,
     },
+    /// One key, two values on one command line.
+    #[error("{key} is given twice: `{first}` and `{second}`. Keep one of the two")]
+    GivenTwice {
+        /// The key.
+        key: &'static str,
+        /// One of them, as it is written on the command line.
+        first: String,
+        /// The other.
+        second: String,
+    },
     /// A table, where there are keys only.
     #[error("{place}: a recipe has no sections: leave `[{name}]` out and keep its keys")]
     Section {

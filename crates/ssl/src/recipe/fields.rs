@@ -8,6 +8,7 @@ use super::check::Facts;
 use super::error::RecipeError;
 use super::explain::{Line, Origin};
 use super::nearest::unknown_key;
+use super::parse::SET;
 use super::rule::{Rule, above, below, between};
 use super::values::{Centering, Interval, MethodName, Prototypes, ResidualStream, Setting, Size};
 
@@ -100,6 +101,17 @@ macro_rules! recipe {
                 KEYS.iter().zip(places).filter_map(|(key, place)| Some((key, place?))).collect()
             }
 
+            /// Both together, which come from the same command line. A key that they set to different values is an error:
+            /// one of the two would be dropped without a word.
+            pub fn beside(self, other: RawRecipe) -> Result<RawRecipe, RecipeError> {
+                $(if let (Some(first), Some(second)) = (&self.$key, &other.$key) {
+                    if first.value != second.value {
+                        return Err(given_twice(stringify!($key), first, second));
+                    }
+                })+
+                Ok(self.overlaid_by(other))
+            }
+
             /// This recipe with every key that `over` sets taken from there.
             pub fn overlaid_by(self, over: RawRecipe) -> RawRecipe {
                 RawRecipe { $($key: over.$key.or(self.$key),)+ }
@@ -147,6 +159,14 @@ macro_rules! recipe {
                 scope: $scope,
             },)+];
     };
+}
+
+fn given_twice<T: Setting>(key: &'static str, first: &Given<T>, second: &Given<T>) -> RecipeError {
+    let written = |given: &Given<T>| {
+        let (place, value) = (&given.place, given.value.show().replace('"', ""));
+        if place == SET { format!("{SET} {key}={value}") } else { format!("{place} {value}") }
+    };
+    RecipeError::GivenTwice { key, first: written(first), second: written(second) }
 }
 
 fn bad_value(key: &str, value: &Value, rule: &Rule, place: &str) -> RecipeError {

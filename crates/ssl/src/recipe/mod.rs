@@ -29,6 +29,7 @@ pub use check::Facts;
 pub use error::RecipeError;
 pub use explain::{Line, Origin};
 pub use fields::{RawRecipe, Recipe};
+pub use nearest::nearest_key;
 pub use parse::of_run;
 pub use values::{Centering, Interval, MethodName, Prototypes, ResidualStream, Size};
 

@@ -18,6 +18,11 @@ pub(super) fn unknown_key(key: &str, value: &Value, place: &str) -> RecipeError 
     RecipeError::UnknownKey { place: place.to_owned(), key: key.to_owned(), hint }
 }
 
+/// The key that a word was probably meant to be; none where it is a different word altogether.
+pub fn nearest_key(word: &str) -> Option<&'static str> {
+    nearest(word, keys())
+}
+
 /// The candidate with the fewest typing mistakes, unless that is a different word altogether.
 fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase().replace('-', "_");

@@ -14,6 +14,9 @@ pub(super) const FACTS: &str = "data";
 /// In that table, where the data is. Runs of earlier versions do not say.
 pub(super) const SOURCE: &str = "source";
 
+/// Where a value of `--set` came from.
+pub(super) const SET: &str = "--set";
+
 impl RawRecipe {
     /// Reads a recipe file.
     pub fn from_file(path: &Path) -> Result<Self, RecipeError> {
@@ -52,11 +55,11 @@ impl RawRecipe {
         self.set(key, &value, place)
     }
 
-    /// Sets a key from the `key=value` of `--set`.
+    /// Sets a key from the `key=value` of `--set`. The last one wins; [`RawRecipe::beside`] tells two apart.
     pub fn set_assignment(&mut self, assignment: &str) -> Result<(), RecipeError> {
         let (key, value) =
             assignment.split_once('=').ok_or_else(|| RecipeError::NotAnAssignment { text: assignment.to_owned() })?;
-        self.set_text(key.trim(), value, "--set")
+        self.set_text(key.trim(), value, SET)
     }
 }
 
@@ -119,6 +122,22 @@ mod tests {
             "my.toml:3: unknown recipe key `epoch`: did you mean `epochs`?"
         );
         assert!(message("horizontal_flip = true").contains("known are method, prototypes"));
+    }
+
+    #[test]
+    fn two_values_for_one_key_on_a_command_line_are_an_error_that_names_both() {
+        let set = |assignment: &str| {
+            let mut raw = RawRecipe::default();
+            raw.set_assignment(assignment).unwrap();
+            raw
+        };
+        let mut flag = RawRecipe::default();
+        flag.set_text("prototypes", "l2", "--prototypes").unwrap();
+        let message = set("prototypes=vmf").beside(flag.clone()).unwrap_err().to_string();
+        assert!(message.contains("`--set prototypes=vmf` and `--prototypes l2`"), "{message}");
+        let message = set("epochs=1").beside(set("epochs=2")).unwrap_err().to_string();
+        assert!(message.contains("`--set epochs=1` and `--set epochs=2`"), "{message}");
+        assert!(set("epochs=2").beside(set("epochs=2")).is_ok() && set("epochs=2").beside(flag).is_ok());
     }
 
     #[test]

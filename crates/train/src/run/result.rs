@@ -14,6 +14,8 @@ pub struct KnnTable {
     pub k: u64,
     /// What was classified.
     pub judged: String,
+    /// How many images were; not in results of earlier versions.
+    pub images: Option<u64>,
     /// By the pixels themselves.
     pub raw_pixels: f64,
     /// By the network before its first step.
@@ -37,6 +39,8 @@ pub struct RunResult {
     pub substitutes: u64,
     /// The checksum of the backbone beside it; none in a result of an earlier version.
     pub backbone: Option<String>,
+    /// What it is worth, in a word and in a sentence with the next thing to try; not in results of earlier versions.
+    pub judgement: Option<(String, String)>,
 }
 
 /// The checksum of a file's bytes, as a result keeps it.
@@ -49,14 +53,15 @@ impl RunResult {
     pub fn to_json(&self) -> Value {
         let knn = self.knn.as_ref().map(|t| {
             json!({
-                "k": t.k, "judged": t.judged,
+                "k": t.k, "judged": t.judged, "images": t.images,
                 "raw_pixels": t.raw_pixels, "untrained": t.untrained, "trained": t.trained,
             })
         });
         let Self { steps, loss, verdict, substitutes, backbone, .. } = self;
+        let (judgement, advice) = self.judgement.as_ref().map(|(word, advice)| (word, advice)).unzip();
         json!({
             "outcome": "finished", "steps": steps, "loss": loss, "verdict": verdict, "knn_top1": knn,
-            "substitutes": substitutes, "backbone": backbone,
+            "judgement": judgement, "advice": advice, "substitutes": substitutes, "backbone": backbone,
         })
     }
 
@@ -69,6 +74,7 @@ impl RunResult {
                 Some(KnnTable {
                     k: table.get("k")?.as_u64()?,
                     judged: table.get("judged")?.as_str()?.to_owned(),
+                    images: table.get("images").and_then(Value::as_u64),
                     raw_pixels: number("raw_pixels")?,
                     untrained: number("untrained")?,
                     trained: number("trained")?,
@@ -78,7 +84,8 @@ impl RunResult {
         let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
         let substitutes = value.get("substitutes").and_then(Value::as_u64).unwrap_or(0);
         let (steps, loss) = (value.get("steps")?.as_u64()?, value.get("loss")?.as_f64());
-        Some(Self { steps, loss, verdict: text("verdict"), knn, substitutes, backbone: text("backbone") })
+        let (verdict, judgement) = (text("verdict"), text("judgement").zip(text("advice")));
+        Some(Self { steps, loss, verdict, knn, substitutes, backbone: text("backbone"), judgement })
     }
 
     /// The result that a run's folder holds, if it holds one that can be read.
@@ -97,14 +104,32 @@ mod tests {
         let knn = KnnTable {
             k: 10,
             judged: "5 held-out images by 9 training images".into(),
+            images: Some(5),
             raw_pixels: 1.5,
             untrained: 2.5,
             trained: 60.25,
         };
         let verdict = Some("the teacher is uniform".to_owned());
+        let judgement = Some(("learnt".to_owned(), "Learnt: much".to_owned()));
         for result in [
-            RunResult { steps: 12, loss: Some(0.5), verdict: None, knn: Some(knn), substitutes: 0, backbone: None },
-            RunResult { steps: 12, loss: None, verdict, knn: None, substitutes: 3, backbone: Some(checksum(b"x")) },
+            RunResult {
+                steps: 12,
+                loss: Some(0.5),
+                verdict: None,
+                knn: Some(knn),
+                substitutes: 0,
+                backbone: None,
+                judgement,
+            },
+            RunResult {
+                steps: 12,
+                loss: None,
+                verdict,
+                knn: None,
+                substitutes: 3,
+                backbone: Some(checksum(b"x")),
+                judgement: None,
+            },
         ] {
             let folder = tempfile::tempdir().unwrap();
             std::fs::write(folder.path().join(RESULT_FILE), result.to_json().to_string()).unwrap();

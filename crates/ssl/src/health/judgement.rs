@@ -1,0 +1,275 @@
+//! What a run is worth at its end, in a word and in a sentence with the next thing to try.
+//!
+//! Judged by what is known: how far the weights have moved, the last numbers of the log, the accuracies of kNN where
+//! there are labels, and the steps that data of this size usually needs. Everything comes from the run's files and
+//! weights, so that a resumed run is judged as an unbroken one.
+
+use std::fmt;
+
+use serde_json::Value;
+use text::thousands;
+use train::run::KnnTable;
+
+use super::movement::Movement;
+use super::progress::{Accuracy, Trend};
+use super::verdict::{Course, Verdict};
+use super::window::Vitals;
+use crate::recipe::Recipe;
+
+/// A run whose teacher has followed its student by less than this has not used what it has learnt.
+const HARDLY: f64 = 1e-3;
+/// Weights that have moved by less than this part of their length are where they began.
+const NOTHING: f64 = 1e-6;
+/// Global views of more pixels a side are what takes the time of a step.
+const LARGE_VIEW: usize = 96;
+
+/// What to do about a setting that was wrong.
+const ANEW: &str = "another --out with that changed";
+
+/// What is known of a run at its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Evidence<'a> {
+    /// Its settings and its data.
+    pub recipe: &'a Recipe,
+    /// Steps done.
+    pub steps: u64,
+    /// Whether it has come to its end, rather than been stopped.
+    pub is_finished: bool,
+    /// The records of its log.
+    pub log: &'a [Value],
+    /// How far its weights have moved; none where that was not looked at.
+    pub movement: Option<Movement>,
+    /// Accuracies; none without labels, or where they could not be computed.
+    pub knn: Option<&'a KnnTable>,
+}
+
+/// What a run is worth in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Better than the pixels and than the network before its first step.
+    Learnt,
+    /// Fewer than half of the steps that such data needs, and nothing learnt yet that could be seen.
+    TooShort,
+    /// No better than the untrained network, or than the pixels, by more than chance.
+    NoGain,
+    /// Worse than the pixels themselves.
+    BelowRawPixels,
+    /// The teacher is uniform, chooses one prototype, or features are all alike or ruined by the learning rate.
+    Collapsed,
+    /// The weights are where they began.
+    DidNotMove,
+    /// Nothing looks wrong, and without labels no more can be said.
+    NoLabelsHealthy,
+    /// Nothing looks wrong, and the accuracies could not be computed or cannot tell.
+    NotJudged,
+    /// It was stopped before its end.
+    Unfinished,
+}
+
+impl Kind {
+    /// The word for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Learnt => "learnt",
+            Kind::TooShort => "too_short",
+            Kind::NoGain => "no_gain",
+            Kind::BelowRawPixels => "below_raw_pixels",
+            Kind::Collapsed => "collapsed",
+            Kind::DidNotMove => "did_not_move",
+            Kind::NoLabelsHealthy => "no_labels_healthy",
+            Kind::NotJudged => "not_judged",
+            Kind::Unfinished => "unfinished",
+        }
+    }
+}
+
+/// What a run is worth.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    /// In a word.
+    pub kind: Kind,
+    /// In a sentence or two, with the next thing to try.
+    pub advice: String,
+    /// What is wrong by the last numbers of the log, in words.
+    pub verdict: Option<String>,
+}
+
+impl fmt::Display for Judgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.advice)
+    }
+}
+
+/// Judges a run.
+pub fn judge(evidence: &Evidence<'_>) -> Judgement {
+    let seen = Seen::of(evidence);
+    let (kind, advice) = seen.judged();
+    Judgement { kind, advice, verdict: seen.words }
+}
+
+/// The evidence, looked at.
+struct Seen<'a> {
+    evidence: &'a Evidence<'a>,
+    course: Course,
+    vitals: Option<Vitals>,
+    rank: Option<f64>,
+    verdict: Verdict,
+    words: Option<String>,
+    /// Steps that data of this size usually needs.
+    needed: u64,
+}
+
+impl<'a> Seen<'a> {
+    fn of(evidence: &'a Evidence<'a>) -> Self {
+        let recipe = evidence.recipe;
+        let course = Course::of(recipe);
+        let last = evidence.log.iter().rev().find(|record| record.get("loss").is_some());
+        let vitals = last.and_then(|record| Vitals::of_record(record, course.teacher_views));
+        let rank = last.and_then(|record| record.get("feature_rank")?.as_f64());
+        let verdict = vitals.as_ref().map_or(Verdict::Healthy, |v| course.verdict(evidence.steps, v, rank));
+        let words = vitals.as_ref().and_then(|v| course.in_words(verdict, v, rank));
+        let needed = recipe.usual_epochs() as u64 * recipe.steps_per_epoch();
+        Self { evidence, course, vitals, rank, verdict, words, needed }
+    }
+
+    fn judged(&self) -> (Kind, String) {
+        if !self.evidence.is_finished {
+            return (Kind::Unfinished, self.unfinished());
+        }
+        if let Some(why) = self.stood_still() {
+            return (Kind::DidNotMove, format!("Did not move: {why}"));
+        }
+        if let Some(words) = &self.words {
+            return (Kind::Collapsed, format!("Collapsed: at the end {words}. Next: {ANEW}"));
+        }
+        match self.evidence.knn {
+            Some(knn) => self.by_accuracy(&Accuracy::of(knn)),
+            None => self.without_accuracy(),
+        }
+    }
+
+    fn is_short(&self) -> bool {
+        2 * self.evidence.steps < self.needed
+    }
+
+    fn unfinished(&self) -> String {
+        let Evidence { recipe, steps, log, .. } = *self.evidence;
+        let knn = Trend::of(log).last().map_or(String::new(), |top1| format!(", kNN top-1 {top1:.1} % so far"));
+        let stopped = format!("Unfinished: stopped after step {steps} of {}{knn}", recipe.total_steps());
+        match &self.words {
+            Some(words) => format!(
+                "{stopped}, and {words}. Run the same command again to continue, or another --out with that changed"
+            ),
+            None => format!("{stopped}. Run the same command again to continue"),
+        }
+    }
+
+    /// Why the network that is kept is the one that the run began with; none where it is not.
+    fn stood_still(&self) -> Option<String> {
+        let Movement { student, teacher } = self.evidence.movement?;
+        let recipe = self.evidence.recipe;
+        if student < NOTHING {
+            return Some(format!(
+                "no weight of the network has changed in {} steps: lr {} is too low. Next: leave lr out, or give one near \
+                 DINO's {}",
+                thousands(self.evidence.steps),
+                recipe.lr(),
+                super::USUAL_LR
+            ));
+        }
+        let hardly = teacher == 0.0 || (teacher < HARDLY * student && !self.is_short());
+        hardly.then(|| {
+            format!(
+                "the teacher, the network that is kept, stayed at its random start while the student was trained: \
+                 momentum_teacher {} does not let it follow. Next: leave momentum_teacher out, or give one such as 0.996",
+                recipe.momentum_teacher()
+            )
+        })
+    }
+
+    fn by_accuracy(&self, found: &Accuracy) -> (Kind, String) {
+        let trend = Trend::of(self.evidence.log);
+        let is_rising = trend.is_rising(found.margin);
+        if found.beats_both() {
+            let next = match is_rising || self.is_short() {
+                true => format!("more of the same: --epochs {} in another --out", self.longer()),
+                false => "use its features, as above".to_owned(),
+            };
+            let still = if is_rising { " and was still rising" } else { "" };
+            return (Kind::Learnt, format!("Learnt: {found}{still}. Next: {next}"));
+        }
+        if let Some(why) = found.says_nothing() {
+            let advice =
+                format!("Not judged: {why} ({found}). Next: `dino-vmf eval knn` on more images, or on harder labels");
+            return (Kind::NotJudged, advice);
+        }
+        let cause = self.vitals.as_ref().and_then(|vitals| self.course.fast_cause(vitals));
+        if let Some(cause) = cause.filter(|_| found.is_worse_than_untrained()) {
+            let advice = format!("Collapsed: training has ruined the features ({found}). {cause}. Next: {ANEW}");
+            return (Kind::Collapsed, advice);
+        }
+        let so_far = format!("{} ({})", found.in_words(), found.with_margin());
+        if self.is_short() {
+            return (Kind::TooShort, format!("{}; so far {so_far}. Next: {}", self.too_short(), self.more()));
+        }
+        let next = match (is_rising, trend.fell(found.margin)) {
+            (true, _) => format!("it was still rising: --epochs {} in another --out", self.longer()),
+            (_, Some((epoch, best))) => {
+                format!("kNN was best after epoch {epoch} ({best:.1} %) and fell since: a lower lr in another --out")
+            }
+            _ => "milder crops (global_scale, local_scale), a lower lr or a lower teacher_temp in another --out; `dino-vmf \
+                  views` shows what the network sees"
+                .to_owned(),
+        };
+        let kind = if found.is_below_raw_pixels() { Kind::BelowRawPixels } else { Kind::NoGain };
+        let title = if kind == Kind::BelowRawPixels { "Below raw pixels" } else { "No gain" };
+        (kind, format!("{title}: {so_far}. Next: {next}"))
+    }
+
+    fn without_accuracy(&self) -> (Kind, String) {
+        let mut numbers = Vec::new();
+        if let Some(vitals) = &self.vitals {
+            let (used, of) = (vitals.prototypes_in_use, self.course.prototypes);
+            numbers.push(format!("{} of {} prototypes in use", thousands(used as u64), thousands(of as u64)));
+        }
+        numbers.extend(self.rank.map(|rank| format!("features of rank {rank:.1}")));
+        let well = match (self.verdict, numbers.is_empty()) {
+            (Verdict::Early, _) => "the teacher is still uniform, as it is at first".to_owned(),
+            (_, true) => "nothing looks wrong".to_owned(),
+            (_, false) => format!("nothing looks wrong ({})", numbers.join(", ")),
+        };
+        if self.is_short() || self.verdict == Verdict::Early {
+            return (Kind::TooShort, format!("{}; so far {well}. Next: {}", self.too_short(), self.more()));
+        }
+        if self.evidence.recipe.facts().labelled {
+            let next = "`dino-vmf eval knn`, once what is said above is mended";
+            return (Kind::NotJudged, format!("Not judged: kNN could not be computed; {well}. Next: {next}"));
+        }
+        let next = "`dino-vmf eval knn` on images with labels, or use its features, as above";
+        (Kind::NoLabelsHealthy, format!("No labels to judge by; {well}. Next: {next}"))
+    }
+
+    fn too_short(&self) -> String {
+        let Evidence { recipe, steps, .. } = *self.evidence;
+        let images = text::count(recipe.facts().images, "image");
+        let needs = if recipe.facts().images == 1 { "needs" } else { "need" };
+        let (steps, needed) = (thousands(steps), thousands(self.needed));
+        format!("Too short to tell: {steps} steps of about {needed} that {images} {needs}")
+    }
+
+    /// How to train as long as such data needs.
+    fn more(&self) -> String {
+        let recipe = self.evidence.recipe;
+        let smaller = match recipe.global_size().short() > LARGE_VIEW {
+            true => format!("; --global-size {LARGE_VIEW} makes a step several times cheaper"),
+            false => String::new(),
+        };
+        format!("--epochs {} in another --out{smaller}", recipe.usual_epochs().max(recipe.epochs()))
+    }
+
+    /// Twice the epochs, but no more than such data needs unless the run has had those.
+    fn longer(&self) -> usize {
+        let (epochs, usual) = (self.evidence.recipe.epochs(), self.evidence.recipe.usual_epochs());
+        if epochs < usual { (2 * epochs).min(usual) } else { 2 * epochs }
+    }
+}

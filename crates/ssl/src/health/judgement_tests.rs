@@ -1,0 +1,163 @@
+//! One run for each kind of judgement, made of numbers.
+
+use serde_json::{Value, json};
+use train::run::KnnTable;
+
+use super::judgement::{Evidence, judge};
+use super::movement::Movement;
+use crate::recipe::{Facts, RawRecipe, Recipe};
+
+/// 300 images in batches of 64: 4 steps an epoch, and 3,200 steps that such data needs.
+fn recipe(text: &str, labelled: bool) -> Recipe {
+    let facts = Facts { images: 300, height: 160, width: 160, labelled, fingerprint: 7 };
+    RawRecipe::from_toml(text, "test").unwrap().resolve(&facts).unwrap()
+}
+
+/// A healthy last record.
+fn record(step: u64) -> Value {
+    json!({
+        "step": step, "epoch": 0, "loss": 3.0, "divergence": 1.0, "teacher_entropy": 2.0, "prototypes_in_use": 60,
+        "usage_perplexity": 40.0, "kappa_min": 8.0, "kappa_median": 10.0, "kappa_max": 12.0, "feature_rank": 9.0,
+    })
+}
+
+fn table(raw_pixels: f64, untrained: f64, trained: f64) -> KnnTable {
+    KnnTable { k: 20, judged: String::new(), images: Some(1000), raw_pixels, untrained, trained }
+}
+
+const MOVED: Movement = Movement { student: 0.9, teacher: 0.5 };
+
+fn finished(recipe: &Recipe, last: Value, movement: Movement, knn: Option<&KnnTable>) -> (&'static str, String) {
+    let (steps, log) = (recipe.total_steps(), [last]);
+    let evidence = Evidence { recipe, steps, is_finished: true, log: &log, movement: Some(movement), knn };
+    let judgement = judge(&evidence);
+    (judgement.kind.word(), judgement.advice)
+}
+
+#[track_caller]
+fn says((word, advice): (&str, String), expected: &str, parts: &[&str]) {
+    assert_eq!(word, expected, "{advice}");
+    for part in parts {
+        assert!(advice.contains(part), "{part}: {advice}");
+    }
+}
+
+#[test]
+fn a_network_that_beats_pixels_and_its_start_has_learnt_however_short_the_run() {
+    let long = recipe("epochs = 800", true);
+    let good = table(33.0, 31.0, 44.0);
+    says(finished(&long, record(3200), MOVED, Some(&good)), "learnt", &["44.0 %", "33.0 %", "use its features"]);
+    let short = recipe("epochs = 10", true);
+    says(finished(&short, record(40), MOVED, Some(&good)), "learnt", &["--epochs 20"]);
+}
+
+#[test]
+fn a_run_of_few_steps_is_too_short_and_told_how_long_it_should_be() {
+    let short = recipe("epochs = 78", true);
+    let parts =
+        ["312 steps of about 3,200 that 300 images need", "below raw pixels", "--epochs 800", "--global-size 96"];
+    says(finished(&short, record(312), MOVED, Some(&table(23.0, 10.0, 11.0))), "too_short", &parts);
+    let unlabelled = recipe("epochs = 78", false);
+    says(finished(&unlabelled, record(312), MOVED, None), "too_short", &["nothing looks wrong", "rank 9.0"]);
+    let small = recipe("epochs = 78\nglobal_size = 64", true);
+    let (_, advice) = finished(&small, record(312), MOVED, Some(&table(23.0, 10.0, 11.0)));
+    assert!(!advice.contains("--global-size"), "{advice}");
+}
+
+#[test]
+fn a_run_that_is_long_enough_and_has_not_learnt_is_told_so() {
+    let long = recipe("epochs = 800", true);
+    let below = table(40.0, 20.0, 30.0);
+    says(finished(&long, record(3200), MOVED, Some(&below)), "below_raw_pixels", &["better than the untrained"]);
+    let same = table(30.0, 30.0, 31.0);
+    says(finished(&long, record(3200), MOVED, Some(&same)), "no_gain", &["no better than raw pixels", "milder crops"]);
+}
+
+#[test]
+fn the_curve_says_what_to_try_next() {
+    let long = recipe("epochs = 800", true);
+    let knn = table(40.0, 20.0, 30.0);
+    let judged = |curve: [f64; 4]| {
+        let mut log: Vec<Value> =
+            (0..4).map(|i| json!({ "step": 800 * i, "epoch": 199 + 200 * i, "knn_top1": curve[i] })).collect();
+        log.push(record(3200));
+        let evidence = Evidence {
+            recipe: &long,
+            steps: 3200,
+            is_finished: true,
+            log: &log,
+            movement: Some(MOVED),
+            knn: Some(&knn),
+        };
+        judge(&evidence).advice
+    };
+    assert!(judged([10.0, 15.0, 20.0, 30.0]).contains("still rising: --epochs 1600"));
+    assert!(judged([20.0, 39.0, 35.0, 30.0]).contains("best after epoch 400 (39.0 %) and fell since: a lower lr"));
+}
+
+#[test]
+fn a_teacher_that_stays_at_its_start_is_told_why() {
+    let still = recipe("epochs = 800\nmomentum_teacher = 1", true);
+    let same = table(30.0, 25.0, 25.0);
+    let parts = ["momentum_teacher 1 does not let it follow", "leave momentum_teacher out"];
+    let movement = Movement { student: 0.9, teacher: 0.0 };
+    says(finished(&still, record(3200), movement, Some(&same)), "did_not_move", &parts);
+    let slow = recipe("epochs = 800\nmomentum_teacher = 0.9999999", true);
+    let movement = Movement { student: 0.9, teacher: 1e-5 };
+    says(finished(&slow, record(3200), movement, Some(&same)), "did_not_move", &["0.9999999 does not let"]);
+    let frozen = recipe("epochs = 800\nlr = 1e-12\nmin_lr = 0", true);
+    let movement = Movement { student: 1e-9, teacher: 1e-9 };
+    says(finished(&frozen, record(3200), movement, Some(&same)), "did_not_move", &["lr 0.000000000001 is too low"]);
+}
+
+#[test]
+fn a_collapse_is_told_with_the_setting_that_fits() {
+    let uniform = |recipe: &Recipe| {
+        let ln_k = (recipe.out_dim() as f64).ln();
+        let mut last = record(recipe.total_steps());
+        (last["loss"], last["teacher_entropy"]) = (json!(ln_k), json!(ln_k));
+        last
+    };
+    let fast = recipe("epochs = 800\nlr = 10", false);
+    let (word, advice) = finished(&fast, uniform(&fast), MOVED, None);
+    assert!(!advice.contains("teacher_temp"), "{advice}");
+    says((word, advice), "collapsed", &["lr 10 is 20000 times", "another --out"]);
+    let soft = recipe("epochs = 800\nteacher_temp = 0.07", true);
+    let knn = table(30.0, 25.0, 25.0);
+    says(finished(&soft, uniform(&soft), MOVED, Some(&knn)), "collapsed", &["lower teacher_temp than 0.07"]);
+    // Before the warm-up is over a uniform teacher says nothing.
+    let short = recipe("epochs = 20\nteacher_temp = 0.07", false);
+    says(finished(&short, uniform(&short), MOVED, None), "too_short", &["still uniform, as it is at first"]);
+    // Not uniform, but worse than before the first step, at a learning rate that explains it.
+    let brief = recipe("epochs = 20\nlr = 10", true);
+    says(finished(&brief, record(80), MOVED, Some(&table(33.0, 31.0, 15.0))), "collapsed", &["ruined", "lr 10"]);
+}
+
+#[test]
+fn without_labels_health_is_all_that_is_claimed() {
+    let parts = ["No labels to judge by; nothing looks wrong (60 of 128 prototypes in use, features of rank 9.0)"];
+    says(finished(&recipe("epochs = 800", false), record(3200), MOVED, None), "no_labels_healthy", &parts);
+    let failed = finished(&recipe("epochs = 800", true), record(3200), MOVED, None);
+    says(failed, "not_judged", &["kNN could not be computed"]);
+    let one_class = finished(&recipe("epochs = 1", true), record(4), MOVED, Some(&table(100.0, 100.0, 100.0)));
+    says(one_class, "not_judged", &["no gain could be seen"]);
+}
+
+#[test]
+fn a_stopped_run_is_told_how_to_go_on_and_what_speaks_against_it() {
+    let recipe = recipe("epochs = 800", true);
+    let judged = |log: &[Value]| {
+        let evidence = Evidence { recipe: &recipe, steps: 700, is_finished: false, log, movement: None, knn: None };
+        let judgement = judge(&evidence);
+        assert_eq!(judgement.kind.word(), "unfinished");
+        judgement.advice
+    };
+    let log = [json!({ "step": 600, "epoch": 149, "knn_top1": 21.0 }), record(700)];
+    let expected = "Unfinished: stopped after step 700 of 3200, kNN top-1 21.0 % so far. Run the same command again to \
+                    continue";
+    assert_eq!(judged(&log), expected);
+    let mut bad = record(700);
+    bad["usage_perplexity"] = json!(1.0);
+    let said = judged(&[bad]);
+    assert!(said.contains("and the teacher gives one prototype to every view") && said.contains("changed"), "{said}");
+}
