@@ -189,8 +189,8 @@ fn a_run_that_stops_leaves_the_backbone_of_its_last_step() {
     let folder = tempfile::tempdir().unwrap();
     let stopped = stop_early(folder.path());
     let step = newest_step(folder.path());
-    assert!(stopped.err.contains(&format!("stopped after step {step} of 27; ")), "{}", stopped.err);
-    assert!(stopped.err.contains("backbone.safetensors is the teacher of that step"), "{}", stopped.err);
+    assert!(stopped.err.contains(&format!("stopped after step {step} of 27")), "{}", stopped.err);
+    assert!(stopped.err.contains(&format!("backbone.safetensors is the teacher of step {step}")), "{}", stopped.err);
     let bytes = fs::read(folder.path().join("backbone.safetensors")).unwrap();
     let (_, about) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
     assert_eq!(about.metadata().as_ref().unwrap()["step"], format!("{step} of 27"));
