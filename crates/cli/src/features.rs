@@ -29,7 +29,7 @@ pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
     output_file::check_unlisted(&args.out, &args.data, &*source)?;
     let weights = weights::load(&args.weights, &device)?;
     let workers = args.inference.machine.thread_count();
-    let Extraction { features, skipped } = extract(&weights, &*source, &args.input, workers, &device)?;
+    let Extraction { features, skipped, .. } = extract(&weights, &*source, &args.input, workers, &device)?;
     eval::save(&args.out, &features, &*source)?;
     let left_out = if skipped.is_empty() { String::new() } else { format!(", {} left out", skipped.len()) };
     output::result(&format!(
@@ -53,7 +53,8 @@ pub fn extract(
 ) -> Result<Extraction, CliError> {
     let network = Network { vit: &weights.loaded.vit, weights: &weights.loaded.weights, device };
     let preparation = weights.input.with_side(input.image_size.map(|n| n as usize)).preparation();
-    let mut options = ReadOptions { batch_size: input.batch_size as usize, ..Default::default() };
+    let orientation = input.orientation.unwrap_or(weights.input.orientation);
+    let mut options = ReadOptions { batch_size: input.batch_size as usize, orientation, ..Default::default() };
     options.workers = workers.unwrap_or(options.workers);
     let console = Console::new(source.len() as u64);
     let mut meter = Meter::started(&console, "image");
@@ -72,6 +73,9 @@ pub fn extract(
     }
     if extraction.skipped.len() > NAMED {
         output::note(&format!("and {} more", text::count(extraction.skipped.len() - NAMED, "image")));
+    }
+    if extraction.turned > 0 {
+        output::note(&output::turned(extraction.turned));
     }
     Ok(extraction)
 }

@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use data::{Orientation, Source};
 use eval::{EvalError, Network, OnlineKnn, ReadOptions};
 use model::weights;
 use serde_json::json;
 use ssl::learner::BACKBONE;
 use ssl::memory::MemoryNeed;
 use ssl::pretraining::{self, Pretraining};
-use ssl::recipe::Recipe;
+use ssl::recipe::{self, RawRecipe, Recipe};
 use ssl::setup::learner_options;
 use ssl::{method, view_plan::ViewShape};
 use train::run::{BACKBONE_FILE, KnnTable, RESULT_FILE, RunFolder, RunReader, RunResult};
@@ -31,7 +33,7 @@ use crate::terminal::Terminal;
 pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let asked = args.recipe.asked(args.device.thread_count())?;
     let device = args.device.choose_for_training(asked.residual_stream())?;
-    let (train, recipe) = args.recipe.open(asked)?;
+    let (train, recipe) = open(args, asked)?;
     let method = method::of(&recipe);
     let read = ReadOptions { workers: workers(args), ..Default::default() };
     let need = MemoryNeed {
@@ -73,6 +75,9 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     if terminal.skipped() > 0 {
         output::note(&format!("skipped because unreadable: {}", text::count(terminal.skipped(), "image")));
     }
+    if terminal.turned() > 0 {
+        output::note(&output::turned(terminal.turned()));
+    }
     let stopped = |step: u64| {
         output::note(&format!(
             "stopped after step {step} of {}. Run the same command again to continue",
@@ -91,6 +96,18 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         Err(CliError::Eval(EvalError::Stopped)) => stopped(trainer.step()),
         Err(error) => Err(error),
     }
+}
+
+/// The data and the recipe. A run that was begun before images were turned upright goes on as it was.
+fn open(args: &PretrainArgs, mut asked: RawRecipe) -> Result<(Arc<dyn Source>, Recipe), CliError> {
+    let (train, recipe) = args.recipe.open(asked.clone())?;
+    let out = args.out.clone().unwrap_or_else(|| default_out(&args.recipe.data, &recipe));
+    let saved = RunReader::open(&out).and_then(|run| recipe::of_run(&run));
+    let began_without = saved.is_ok_and(|saved| saved.orientation() == Orientation::AsStored);
+    if began_without && asked.keep_as_stored("the run was begun so") {
+        return args.recipe.open(asked);
+    }
+    Ok((train, recipe))
 }
 
 /// The images whose features the online evaluation computes at once.
@@ -203,7 +220,7 @@ fn print(result: &RunResult, args: &PretrainArgs, out: &Path, recipe: &Recipe) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ssl::recipe::{Facts, RawRecipe};
+    use ssl::recipe::Facts;
 
     fn recipe(text: &str) -> Recipe {
         let facts = Facts { images: 500, height: 48, width: 48, labelled: true, fingerprint: 0 };

@@ -16,13 +16,14 @@ pub struct Terminal {
     epochs: usize,
     repeats: Repeats,
     skipped: usize,
+    turned: usize,
 }
 
 impl Terminal {
     /// For a run of this many epochs.
     pub fn new(console: &Console, epochs: usize) -> Self {
         let meter = Meter::new(console, "step");
-        Self { console: console.clone(), meter, epochs, repeats: Repeats::default(), skipped: 0 }
+        Self { console: console.clone(), meter, epochs, repeats: Repeats::default(), skipped: 0, turned: 0 }
     }
 
     /// Says that the step after `done` is under way, which can take a minute.
@@ -33,6 +34,11 @@ impl Terminal {
     /// Images that could not be read so far.
     pub fn skipped(&self) -> usize {
         self.skipped
+    }
+
+    /// Images that were turned upright so far.
+    pub fn turned(&self) -> usize {
+        self.turned
     }
 }
 
@@ -53,6 +59,10 @@ impl Monitor for Terminal {
         if self.repeats.is_news(text) {
             self.console.say(text);
         }
+    }
+
+    fn turned(&mut self, images: usize) {
+        self.turned += images;
     }
 
     fn skipped(&mut self, bad: &BadSample) {

@@ -40,7 +40,7 @@ fn rows(source: &Arc<dyn Source>, config: &LoaderConfig, epoch: u64, most: usize
     let mut loader = Loader::start(source.clone(), config.clone(), epoch, 0, epoch + 1)?;
     // The loader refuses more images than 32 bits number.
     let order = epoch_order(config.seed, epoch, source.len() as u32);
-    let mut reader = Reader::new(DecodeLimits::default(), config.channels);
+    let mut reader = Reader::new(DecodeLimits::default(), config.channels).oriented(config.orientation);
     let mut image = Image::black(1, 1, config.channels);
     let mut rows = Vec::new();
     while rows.len() < most

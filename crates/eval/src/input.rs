@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use data::Orientation;
 use data::augment::Filter;
 use data::transform::EvalTransform;
 
@@ -25,11 +26,14 @@ pub struct InputSpec {
     /// Whether the whole image is resized to `size`, rather than a centre crop taken. Images no larger than `size` are
     /// shown whole: enlarging them for a centre crop, as is done with photographs, would only lose their borders.
     pub whole: bool,
+    /// Whether photographs are turned upright.
+    pub orientation: Orientation,
 }
 
 /// Keys of a safetensors file's metadata.
 const SIZE: &str = "image_size";
 const PART: &str = "image_part";
+const ORIENTATION: &str = "image_orientation";
 const WHOLE: &str = "whole";
 const CENTER: &str = "center";
 
@@ -37,12 +41,18 @@ impl InputSpec {
     /// The input of a network trained on global crops of this (height, width), from images whose shorter side has a
     /// median of `median_short_side` pixels.
     pub fn for_training(global_size: (usize, usize), median_short_side: usize) -> Self {
-        Self { size: global_size, whole: median_short_side <= global_size.0.min(global_size.1) }
+        let whole = median_short_side <= global_size.0.min(global_size.1);
+        Self { size: global_size, whole, orientation: Orientation::Upright }
     }
 
     /// DINO's evaluation input at any size: the centre 224 pixels of an image resized to 256, or the same ratio.
     pub fn center(size: (usize, usize)) -> Self {
-        Self { size, whole: false }
+        Self { size, whole: false, orientation: Orientation::Upright }
+    }
+
+    /// The same of images of this orientation.
+    pub fn oriented(self, orientation: Orientation) -> Self {
+        Self { orientation, ..self }
     }
 
     /// The same part of the image on a square of another side; unchanged where none is given.
@@ -71,20 +81,30 @@ impl InputSpec {
     }
 
     /// Keys and values for the metadata of a weight file.
-    pub fn metadata(&self) -> [(&'static str, String); 2] {
+    pub fn metadata(&self) -> [(&'static str, String); 3] {
         let (height, width) = self.size;
-        [(SIZE, format!("{height}x{width}")), (PART, if self.whole { WHOLE } else { CENTER }.to_owned())]
+        [
+            (SIZE, format!("{height}x{width}")),
+            (PART, if self.whole { WHOLE } else { CENTER }.to_owned()),
+            (ORIENTATION, self.orientation.name().to_owned()),
+        ]
     }
 
     /// Reads the metadata of a weight file. None where its keys are absent or malformed, as in files of other programs.
     pub fn from_metadata(metadata: &BTreeMap<String, String>) -> Option<Self> {
         let (height, width) = metadata.get(SIZE)?.split_once('x')?;
         let size = (height.parse().ok().filter(|&n| n > 0)?, width.parse().ok().filter(|&n| n > 0)?);
-        match metadata.get(PART)?.as_str() {
-            WHOLE => Some(Self { size, whole: true }),
-            CENTER => Some(Self { size, whole: false }),
-            _ => None,
-        }
+        let whole = match metadata.get(PART)?.as_str() {
+            WHOLE => true,
+            CENTER => false,
+            _ => return None,
+        };
+        let orientation = match metadata.get(ORIENTATION) {
+            Some(name) => Orientation::of_name(name)?,
+            // Written before there was a choice.
+            None => Orientation::AsStored,
+        };
+        Some(Self { size, whole, orientation })
     }
 }
 
@@ -95,9 +115,9 @@ mod tests {
     #[test]
     fn small_images_are_shown_whole_and_photographs_as_dino_does() {
         let small = InputSpec::for_training((48, 48), 48);
-        assert_eq!(small, InputSpec { size: (48, 48), whole: true });
+        assert_eq!((small.size, small.whole), ((48, 48), true));
         let photographs = InputSpec::for_training((224, 224), 500);
-        assert_eq!(photographs, InputSpec { size: (224, 224), whole: false });
+        assert_eq!(photographs, InputSpec::center((224, 224)));
         assert_eq!(photographs.preparation(), Preparation::Cover((224, 224)));
         assert!(!InputSpec::for_training((32, 64), 33).whole, "the shorter side of the input decides");
         let image = data::Image::from_pixels(48, 48, 3, (0..48 * 48 * 3).map(|i| (i % 251) as u8).collect());
@@ -106,13 +126,21 @@ mod tests {
 
     #[test]
     fn metadata_round_trips_and_malformed_metadata_is_none() {
-        for spec in [InputSpec { size: (48, 32), whole: true }, InputSpec::center((224, 224))] {
+        let whole = InputSpec { whole: true, ..InputSpec::center((48, 32)) };
+        for spec in [whole, whole.oriented(Orientation::AsStored), InputSpec::center((224, 224))] {
             let metadata = spec.metadata().map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
             assert_eq!(InputSpec::from_metadata(&metadata), Some(spec));
         }
         let wrong = [("image_size", "48x0"), ("image_part", "whole")].map(|(k, v)| (k.to_owned(), v.to_owned()));
         assert_eq!(InputSpec::from_metadata(&wrong.into_iter().collect()), None);
         assert_eq!(InputSpec::from_metadata(&BTreeMap::new()), None);
+    }
+
+    #[test]
+    fn a_file_from_before_there_was_a_choice_was_trained_on_images_as_they_are_stored() {
+        let old = [("image_size", "48x48"), ("image_part", "whole")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        let spec = InputSpec::from_metadata(&old.into_iter().collect()).unwrap();
+        assert_eq!(spec.orientation, Orientation::AsStored);
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, KnnArgs, 
 pub use recipe::{PretrainArgs, RecipeArgs, ViewsArgs};
 
 use clap::{Args, Parser, Subcommand};
+use data::Orientation;
 
 /// Pre-trains vision transformers on unlabelled images with DINO and DINO-vMF, and evaluates them.
 #[derive(Debug, Parser)]
@@ -90,6 +91,10 @@ pub struct DeviceArgs {
 const SOURCE: &str = "The images: a folder (searched to any depth), tar or parquet files (also as a pattern: \
                       'shard-{000..009}.tar'), a folder of CIFAR or IDX files, a text file that lists images, or \
                       `synthetic` for images that the program makes";
+
+fn orientation(name: &str) -> Result<Orientation, String> {
+    Orientation::of_name(name).ok_or_else(|| "it is one of upright, as-stored".to_owned())
+}
 
 fn above_zero(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

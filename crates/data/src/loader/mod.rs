@@ -17,6 +17,7 @@ pub use batch::{BadSample, Batch, CropGroup};
 pub use order::{Shard, batches_per_epoch, epoch_order};
 pub use scratch::Decoding;
 
+use crate::decode::Orientation;
 use crate::source::Source;
 use crate::transform::MAX_CHANNELS;
 use crate::views::{MultiCrop, ViewsError};
@@ -48,6 +49,8 @@ pub struct LoaderConfig {
     pub channels: usize,
     /// Whether JPEGs may be decoded at a reduced size.
     pub decoding: Decoding,
+    /// Whether photographs are turned upright.
+    pub orientation: Orientation,
     /// Whether the loader does the pixel operations (colours, blur, solarisation). If not, batches carry their parameters:
     /// see [`CropGroup::finish`].
     pub finish: bool,
@@ -67,6 +70,7 @@ impl Default for LoaderConfig {
             views: MultiCrop::default(),
             channels: 3,
             decoding: Decoding::Exact,
+            orientation: Orientation::Upright,
             finish: true,
             max_bad_share: 0.05,
         }
@@ -177,6 +181,8 @@ pub struct Loader {
     /// Unreadable images that have been reported, in that order.
     named: Vec<BadSample>,
     named_indices: HashSet<u64>,
+    /// Images that were turned upright and counted.
+    turned: HashSet<u64>,
     waited: Duration,
     failed: bool,
 }
@@ -232,6 +238,7 @@ impl Loader {
             batches_per_epoch,
             named: Vec::new(),
             named_indices: HashSet::new(),
+            turned: HashSet::new(),
             waited: Duration::ZERO,
             failed: false,
         };
@@ -305,7 +312,7 @@ impl Loader {
         self.shared.work.notify_all();
         self.waited += started.elapsed();
         Ok(pending.map(|pending| {
-            let empty = Content { samples: vec![], groups: vec![], bad: vec![], unfilled: false, panic: None };
+            let empty = Content::default();
             let content = std::mem::replace(&mut *pending.content(), empty);
             (pending, content)
         }))
@@ -334,8 +341,9 @@ impl Loader {
             return Err(LoaderError::NothingReadable { images, first: first() });
         }
         let (Place { epoch, position }, keys) = (pending.place, pending.keys());
-        let Content { samples, groups, .. } = content;
-        Ok(Batch { epoch, position, samples, keys, groups, substituted })
+        let Content { samples, groups, turned, .. } = content;
+        let turned = turned.into_iter().filter(|&sample| self.turned.insert(sample)).count();
+        Ok(Batch { epoch, position, samples, keys, groups, substituted, turned })
     }
 }
 

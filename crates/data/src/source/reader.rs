@@ -2,7 +2,7 @@
 
 use super::{ReadError, Source, Stored};
 use crate::Image;
-use crate::decode::{DecodeLimits, Decoder, Reduction};
+use crate::decode::{DecodeLimits, Decoder, Orientation, Reduction};
 use std::time::{Duration, Instant};
 
 /// Reads and decodes images of any source with buffers that are reused from image to image. One for each thread.
@@ -14,9 +14,19 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of images with this number of channels: 3 for colour, 1 for grey.
+    /// A reader of upright images with this number of channels: 3 for colour, 1 for grey.
     pub fn new(limits: DecodeLimits, channels: usize) -> Self {
         Self { limits, bytes: Vec::new(), decoder: Decoder::new(limits, channels), fetch_time: Duration::ZERO }
+    }
+
+    /// The same with images of this orientation.
+    pub fn oriented(self, orientation: Orientation) -> Self {
+        Self { decoder: self.decoder.oriented(orientation), ..self }
+    }
+
+    /// Whether the last image was turned upright.
+    pub fn turned(&self) -> bool {
+        self.decoder.turned()
     }
 
     /// Reads image `index` into `image`, which is overwritten even if reading fails.

@@ -15,6 +15,7 @@
 
 mod check;
 mod derive;
+mod early;
 mod error;
 mod explain;
 mod fields;
