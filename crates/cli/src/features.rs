@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use data::Source;
+use eval::memory::estimate_features;
 use eval::{Extraction, FeatureFormat, Network, ReadOptions};
 use tensor::Device;
 
@@ -10,6 +11,7 @@ use crate::args::{FeaturesArgs, InputArgs};
 use crate::device;
 use crate::error::CliError;
 use crate::images;
+use crate::memory;
 use crate::output;
 use crate::output_file::{self, Input};
 use crate::progress::{Console, Meter};
@@ -28,7 +30,7 @@ pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
     let source = images::open(&args.data, args.split.into())?;
     output_file::check_unlisted(&args.out, &args.data, &*source)?;
     let weights = weights::load(&args.weights, &device)?;
-    let workers = args.inference.machine.thread_count();
+    let workers = args.inference.machine.thread_count()?;
     let Extraction { features, skipped, .. } = extract(&weights, &*source, &args.input, workers, &device)?;
     eval::save(&args.out, &features, &*source)?;
     let left_out = if skipped.is_empty() { String::new() } else { format!(", {} left out", skipped.len()) };
@@ -56,6 +58,12 @@ pub fn extract(
     let orientation = input.orientation.unwrap_or(weights.input.orientation);
     let mut options = ReadOptions { batch_size: input.batch_size as usize, orientation, ..Default::default() };
     options.workers = workers.unwrap_or(options.workers);
+    options.channels = weights.loaded.vit.config().channels;
+    if !device.is_gpu() {
+        let vit = weights.loaded.vit.config();
+        let need = estimate_features(vit, &preparation, &options, source.len(), device.threads());
+        memory::check_bytes(need, memory::SMALLER_FEATURES)?;
+    }
     let console = Console::new(source.len() as u64);
     let mut meter = Meter::started(&console, "image");
     let precision = device::precision(device);

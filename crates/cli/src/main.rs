@@ -11,6 +11,7 @@ mod eval;
 mod features;
 mod images;
 mod inspect;
+mod limits;
 mod memory;
 mod online_knn;
 mod outcome;
@@ -65,6 +66,7 @@ fn with_key_tip(mut error: clap::Error) -> clap::Error {
 fn run(command: &Command) -> Result<ExitCode, CliError> {
     // Also for commands without a device: whoever asks for instructions wants to know that a word was not understood.
     simd::requested().map_err(tensor::DeviceError::from)?;
+    device::threads_of_environment()?;
     match command {
         Command::Pretrain(args) => return pretrain::run(args),
         Command::Views(args) => views::run(args)?,

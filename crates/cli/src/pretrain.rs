@@ -31,11 +31,11 @@ use crate::terminal::Terminal;
 
 /// Trains, or goes on with what an earlier start of the same command began.
 pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
-    let asked = args.recipe.asked(args.device.thread_count())?;
+    let asked = args.recipe.asked(args.device.thread_count()?)?;
     let device = args.device.choose_for_training(asked.residual_stream())?;
     let (train, recipe) = open(args, asked)?;
     let method = method::of(&recipe);
-    let read = ReadOptions { workers: workers(args), ..Default::default() };
+    let read = ReadOptions { workers: workers(args)?, ..Default::default() };
     let need = MemoryNeed {
         options: &learner_options(&recipe)?,
         method: &*method,
@@ -116,8 +116,8 @@ fn evaluated_at_once(recipe: &Recipe, read: ReadOptions) -> ViewShape {
     ViewShape { count: read.batch_size, height, width, channels: recipe.channels() }
 }
 
-fn workers(args: &PretrainArgs) -> usize {
-    args.device.thread_count().unwrap_or(ReadOptions::default().workers)
+fn workers(args: &PretrainArgs) -> Result<usize, CliError> {
+    Ok(args.device.thread_count()?.unwrap_or(ReadOptions::default().workers))
 }
 
 /// `runs/photos-dino-vmf-vit_small`: a function of the command, so that the same command finds its run again.

@@ -116,7 +116,11 @@ pub fn estimate_on_cpu(device: &Device, need: &MemoryNeed<'_>) -> Result<usize, 
     let rows = |viewer| plan.seen_by(viewer).len() * batch.div_ceil(parts);
     let outputs = method.output_values(rows(Viewer::Student), rows(Viewer::Teacher));
     let pixels: usize = views.iter().map(|v| v.bytes()).sum();
-    let values = COPIES * parameters + tokens * of_token + outputs;
+    // Attention weighs every pair of tokens, and the backward pass holds the weights beside their gradient; a thread does so
+    // for one head of one view at a time.
+    let pairs = views.iter().map(|v| (patches(v) + 1).pow(2)).max().unwrap_or(0);
+    let at_once = rows(Viewer::Student).min(device.threads());
+    let values = COPIES * parameters + tokens * of_token + outputs + 2 * pairs * at_once;
     Ok(values * size_of::<f32>() + (PREFETCH + 1) * pixels)
 }
 

@@ -12,6 +12,8 @@ pub use recipe::{PretrainArgs, RecipeArgs, ViewsArgs};
 use clap::{Args, Parser, Subcommand};
 use data::Orientation;
 
+use crate::device::MAX_THREADS;
+
 /// Pre-trains vision transformers on unlabelled images with DINO and DINO-vMF, and evaluates them.
 #[derive(Debug, Parser)]
 #[command(name = "dino-vmf", version, propagate_version = true, after_help = START_HERE)]
@@ -83,7 +85,7 @@ pub struct DeviceArgs {
     #[arg(long, value_name = "DEVICE", default_value = "auto", help_heading = "Machine")]
     pub device: String,
     /// Threads that compute; the result is the same for any number [default: RAYON_NUM_THREADS, or all cores]
-    #[arg(long, value_name = "N", help_heading = "Machine", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", help_heading = "Machine", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_THREADS)))]
     pub threads: Option<u16>,
 }
 

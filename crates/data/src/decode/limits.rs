@@ -41,12 +41,13 @@ impl DecodeLimits {
         Bounds {
             pixels: self.pixels.min(PIXELS_OF_ANY.max(bytes.saturating_mul(PIXELS_PER_BYTE))),
             memory: self.memory.min(MEMORY_OF_ANY.max(bytes.saturating_mul(MEMORY_PER_BYTE))),
+            taken: 0,
         }
     }
 
     /// The bounds on pixels that are stored as they are: nothing can grow.
     pub(super) fn of_pixels(&self) -> Bounds {
-        Bounds { pixels: self.pixels, memory: self.memory }
+        Bounds { pixels: self.pixels, memory: self.memory, taken: 0 }
     }
 }
 
@@ -57,6 +58,8 @@ pub(super) struct Bounds {
     pub pixels: u64,
     /// Bytes of memory, the image itself included.
     pub memory: u64,
+    /// Of these, what is spoken for.
+    taken: u64,
 }
 
 impl Bounds {
@@ -71,15 +74,19 @@ impl Bounds {
         Ok(())
     }
 
-    /// What is left of the memory after `need` bytes; an error where there is not as much.
+    /// Bytes that are not spoken for.
+    pub fn left(&self) -> u64 {
+        self.memory - self.taken
+    }
+
+    /// These bounds with `need` bytes more spoken for; an error where there are not as many.
     pub fn take(&self, format: &'static str, need: u64) -> Result<Bounds, DecodeError> {
-        match self.memory.checked_sub(need) {
-            Some(memory) => Ok(Bounds { memory, ..*self }),
-            None => {
-                let reason = format!("it needs {}", text::bytes(need));
-                Err(DecodeError::TooMuchMemory { format, limit: self.memory, reason })
-            }
+        let taken = self.taken.saturating_add(need);
+        if taken > self.memory {
+            let reason = format!("it needs {}", text::bytes(taken));
+            return Err(DecodeError::TooMuchMemory { format, limit: self.memory, reason });
         }
+        Ok(Bounds { taken, ..*self })
     }
 }
 
@@ -90,19 +97,20 @@ mod tests {
     #[test]
     fn a_small_file_may_hold_67_megapixels_and_a_large_one_more() {
         let limits = DecodeLimits::default();
-        assert_eq!(limits.of_file(40), Bounds { pixels: 1 << 26, memory: 480 << 20 });
+        assert_eq!(limits.of_file(40), Bounds { pixels: 1 << 26, memory: 480 << 20, taken: 0 });
         assert!(limits.of_file(5_000_000).memory < 500 << 20);
         assert_eq!(limits.of_file(10_000_000).pixels, 160_000_000);
-        assert_eq!(limits.of_file(1 << 30), Bounds { pixels: 1 << 28, memory: 4 << 30 });
+        assert_eq!(limits.of_file(1 << 30), Bounds { pixels: 1 << 28, memory: 4 << 30, taken: 0 });
         let few = DecodeLimits { pixels: 9, memory: 99, ..limits };
-        assert_eq!(few.of_file(1 << 30), Bounds { pixels: 9, memory: 99 });
+        assert_eq!(few.of_file(1 << 30), few.of_pixels());
     }
 
     #[test]
     fn memory_that_is_not_there_is_refused_with_the_need_and_the_bound() {
-        let bounds = Bounds { pixels: 1, memory: 5 << 20 };
-        assert_eq!(bounds.take("GIF", 1 << 20).unwrap().memory, 4 << 20);
-        let error = bounds.take("GIF", 7 << 20).unwrap_err().to_string();
+        let limits = DecodeLimits { memory: 5 << 20, ..DecodeLimits::default() };
+        let bounds = limits.of_pixels().take("GIF", 1 << 20).unwrap();
+        assert_eq!(bounds.left(), 4 << 20);
+        let error = bounds.take("GIF", 6 << 20).unwrap_err().to_string();
         assert!(error.contains("7.0 MiB") && error.contains("5.0 MiB"), "{error}");
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn decode(
     image: &mut Image,
 ) -> Result<(), DecodeError> {
     // A WebP decoder takes memory for what its frames claim, so these are looked at first.
-    let inside = if kind == ImageFormat::WebP { webp::check(bytes)? } else { 0 };
+    let of_frames = if kind == ImageFormat::WebP { webp::check(bytes)? } else { 0 };
     let convert = |error| convert(format, error, bounds);
     let mut reader = ImageReader::with_format(Cursor::new(bytes), kind);
     reader.limits(limits(bounds.memory));
@@ -41,14 +41,21 @@ pub(super) fn decode(
         channels,
         wide: is_wide.then_some(samples::HighByte::Native),
     };
-    // The TIFF decoder hands over a copy of what it has decoded.
-    let twice = if kind == ImageFormat::Tiff { decoder.total_bytes() } else { 0 };
-    let left = bounds.take(format, inside.saturating_add(twice))?;
-    // What is neither the image nor what it is made from: the frame of a GIF may be larger than its screen.
     let pixels = u64::from(width) * u64::from(height);
-    let for_frames = left.memory.saturating_sub(decoder.total_bytes() + pixels * want as u64);
-    decoder.set_limits(limits(for_frames + twice)).map_err(convert)?;
-    samples::read(&layout, &left, want, scratch, image, |buffer| decoder.read_image(buffer).map_err(convert))
+    let inside = match kind {
+        // It hands over a copy of what it has decoded.
+        ImageFormat::Tiff => decoder.total_bytes(),
+        // Indices of colours.
+        ImageFormat::Gif => pixels,
+        _ => of_frames,
+    };
+    let bounds = &bounds.take(format, inside)?;
+    // For what is neither the image nor what it is made from. The frame of a GIF may be larger than its screen: four bytes
+    // for a pixel of it count, and one that does not.
+    let left = bounds.left().saturating_sub(layout.need(want));
+    let allowed = if kind == ImageFormat::Tiff { inside + left } else { left / 5 * 4 };
+    decoder.set_limits(limits(allowed)).map_err(convert)?;
+    samples::read(&layout, bounds, want, scratch, image, |buffer| decoder.read_image(buffer).map_err(convert))
 }
 
 fn limits(memory: u64) -> Limits {

@@ -25,6 +25,25 @@ pub(super) struct Layout {
     pub wide: Option<HighByte>,
 }
 
+impl Layout {
+    /// Whether the samples are those of the image, so that they can be decoded in place.
+    fn is_image(&self, want: usize) -> bool {
+        self.channels == want && self.wide.is_none()
+    }
+
+    /// Bytes of all samples.
+    fn stored(&self) -> u64 {
+        let of_pixel = self.channels << usize::from(self.wide.is_some());
+        self.width as u64 * self.height as u64 * of_pixel as u64
+    }
+
+    /// Bytes of the samples and of the image with `want` channels that is made of them.
+    pub fn need(&self, want: usize) -> u64 {
+        let image = self.width as u64 * self.height as u64 * want as u64;
+        self.stored() + if self.is_image(want) { 0 } else { image }
+    }
+}
+
 /// Has `fill` write all samples into a buffer of their size, and brings them to `want` channels of 8 bits.
 pub(super) fn read(
     layout: &Layout,
@@ -35,15 +54,12 @@ pub(super) fn read(
     fill: impl FnOnce(&mut [u8]) -> Result<(), DecodeError>,
 ) -> Result<(), DecodeError> {
     let Layout { format, width, height, channels, wide } = *layout;
-    let pixels = width as u64 * height as u64;
-    let stored = pixels * (channels << usize::from(wide.is_some())) as u64;
-    let in_place = channels == want && wide.is_none();
-    let converted = if in_place { 0 } else { pixels * want as u64 };
-    bounds.take(format, stored.saturating_add(converted))?;
+    bounds.take(format, layout.need(want))?;
+    let in_place = layout.is_image(want);
     let buffer = if in_place { &mut image.pixels } else { &mut *scratch };
     // Zeros, not what the image before left there: some formats may leave pixels out.
     buffer.clear();
-    let size = stored as usize;
+    let size = layout.stored() as usize;
     buffer.try_reserve_exact(size).map_err(|e| DecodeError::NoMemory { format, reason: e.to_string() })?;
     buffer.resize(size, 0);
     fill(buffer)?;
@@ -70,8 +86,11 @@ fn keep_high_bytes(samples: &mut Vec<u8>, high: HighByte) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DecodeLimits;
 
-    const BOUNDS: Bounds = Bounds { pixels: 100, memory: 100 };
+    fn bounds() -> Bounds {
+        DecodeLimits { pixels: 100, memory: 100, file_bytes: 100 }.of_pixels()
+    }
 
     #[test]
     fn the_high_byte_of_wide_samples_is_kept() {
@@ -80,7 +99,7 @@ mod tests {
             [(HighByte::First, [1, 9, 2, 9]), (HighByte::Native, [0x109u16, 0x209].map(u16::to_ne_bytes).concat().try_into().unwrap())]
         {
             let layout = Layout { format: "PNG", width: 2, height: 1, channels: 1, wide: Some(high) };
-            read(&layout, &BOUNDS, 1, &mut Vec::new(), &mut image, |buffer| {
+            read(&layout, &bounds(), 1, &mut Vec::new(), &mut image, |buffer| {
                 buffer.copy_from_slice(&bytes);
                 Ok(())
             })
@@ -95,7 +114,7 @@ mod tests {
         let mut scratch = vec![7; 100];
         for channels in [3, 4] {
             let layout = Layout { format: "BMP", width: 2, height: 2, channels, wide: None };
-            read(&layout, &BOUNDS, 3, &mut scratch, &mut image, |_| Ok(())).unwrap();
+            read(&layout, &bounds(), 3, &mut scratch, &mut image, |_| Ok(())).unwrap();
             assert_eq!(image.pixels, [0; 12]);
         }
     }
@@ -104,7 +123,7 @@ mod tests {
     fn memory_is_refused_before_it_is_taken() {
         let layout = Layout { format: "BMP", width: 10, height: 10, channels: 4, wide: None };
         let mut fill = |_: &mut [u8]| unreachable!("nothing may be decoded");
-        let error = read(&layout, &BOUNDS, 3, &mut Vec::new(), &mut Image::black(1, 1, 3), &mut fill).unwrap_err();
+        let error = read(&layout, &bounds(), 3, &mut Vec::new(), &mut Image::black(1, 1, 3), &mut fill).unwrap_err();
         assert!(matches!(error, DecodeError::TooMuchMemory { limit: 100, .. }), "{error}");
     }
 }

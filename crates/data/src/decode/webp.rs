@@ -14,8 +14,8 @@ const HAS_EXIF: u8 = 0x08;
 /// channel 5 while it is decoded.
 const LOSSY: u64 = 2;
 const ALPHA: u64 = 5;
-/// Four channels, and as much while transforms are undone.
-const LOSSLESS: u64 = 8;
+/// Four channels, of which an image without alpha takes three.
+const LOSSLESS: u64 = 4;
 /// The canvas of an animation, and the frame that is drawn on it.
 const ANIMATION: u64 = 8;
 

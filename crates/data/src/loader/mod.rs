@@ -20,7 +20,7 @@ pub use scratch::Decoding;
 use crate::decode::Orientation;
 use crate::source::Source;
 use crate::transform::MAX_CHANNELS;
-use crate::views::{MultiCrop, ViewsError};
+use crate::views::{GLOBAL_VIEWS, MultiCrop, ViewsError};
 use batch::{Content, Pending};
 use order::{Place, Schedule};
 use std::collections::HashSet;
@@ -56,6 +56,24 @@ pub struct LoaderConfig {
     pub finish: bool,
     /// Share of the source's images that may be unreadable; more are an error.
     pub max_bad_share: f64,
+}
+
+impl LoaderConfig {
+    /// Bytes of the views of one sample.
+    pub fn sample_bytes(&self) -> u64 {
+        let of = |(height, width): (usize, usize), views: usize| {
+            [height, width, self.channels, views].iter().fold(1u64, |bytes, &n| bytes.saturating_mul(n as u64))
+        };
+        let views = &self.views;
+        of(views.global_size, GLOBAL_VIEWS).saturating_add(of(views.local_size, views.local_crops))
+    }
+
+    /// About how many bytes the loader takes at once: the batches prepared ahead and the one in use, and the views that
+    /// workers make. Images as they are read come to that.
+    pub fn memory(&self) -> u64 {
+        let samples = (self.prefetch as u64 + 1).saturating_mul(self.batch_size as u64) + self.workers as u64;
+        samples.saturating_mul(self.sample_bytes())
+    }
 }
 
 impl Default for LoaderConfig {
