@@ -58,8 +58,16 @@ fn zeros(mib: usize) -> Vec<u8> {
 }
 
 /// A PNG of zeros with some chunks of its own before the image.
-fn png((width, height): (u32, u32), depth: u8, color: u8, interlaced: bool, before: &[(&[u8; 4], Vec<u8>)], data: Vec<u8>) -> Vec<u8> {
-    let header = [width.to_be_bytes().to_vec(), height.to_be_bytes().to_vec(), vec![depth, color, 0, 0, interlaced.into()]];
+fn png(
+    (width, height): (u32, u32),
+    depth: u8,
+    color: u8,
+    interlaced: bool,
+    before: &[(&[u8; 4], Vec<u8>)],
+    data: Vec<u8>,
+) -> Vec<u8> {
+    let header =
+        [width.to_be_bytes().to_vec(), height.to_be_bytes().to_vec(), vec![depth, color, 0, 0, interlaced.into()]];
     let mut bytes = b"\x89PNG\r\n\x1a\n".to_vec();
     let chunks = [(b"IHDR", header.concat())].into_iter().chain(before.iter().cloned());
     for (name, body) in chunks.chain([(b"IDAT", data), (b"IEND", Vec::new())]) {
@@ -119,7 +127,8 @@ fn jpeg(name: &str, marker: u8, width: u16, height: u16, scans: usize) -> Vec<u8
 
 fn gif(screen: u16, frame: u16) -> Vec<u8> {
     let two = |n: u16| [n.to_le_bytes(), n.to_le_bytes()].concat();
-    let start = [b"GIF89a".to_vec(), two(screen), vec![0x80, 0, 0, 0, 0, 0, 255, 255, 255, 0x2c, 0, 0, 0, 0], two(frame)];
+    let start =
+        [b"GIF89a".to_vec(), two(screen), vec![0x80, 0, 0, 0, 0, 0, 255, 255, 255, 0x2c, 0, 0, 0, 0], two(frame)];
     [start.concat(), vec![0, 2, 2, 0x4c, 1, 0, 0x3b]].concat()
 }
 
@@ -172,18 +181,21 @@ fn tiff(side: u16) -> Vec<u8> {
 fn turned(png: Vec<u8>) -> Vec<u8> {
     let exif = b"MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0".to_vec();
     let named = [b"eXIf".to_vec(), exif.clone()].concat();
-    let chunk = [(exif.len() as u32).to_be_bytes().to_vec(), named.clone(), (crc32(&named) as u32).to_be_bytes().to_vec()];
+    let chunk =
+        [(exif.len() as u32).to_be_bytes().to_vec(), named.clone(), (crc32(&named) as u32).to_be_bytes().to_vec()];
     [&png[..33], &chunk.concat(), &png[33..]].concat()
 }
 
 #[test]
 fn no_file_of_five_megabytes_takes_more_than_512_mib() {
     let bomb = |keyword: &[u8]| [keyword, &zeros(700)].concat();
-    let one = |chunk: (&'static [u8; 4], Vec<u8>)| png((1, 1), 8, 2, false, &[chunk], {
-        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::new(6));
-        encoder.write_all(&[0; 4]).unwrap();
-        encoder.finish().unwrap()
-    });
+    let one = |chunk: (&'static [u8; 4], Vec<u8>)| {
+        png((1, 1), 8, 2, false, &[chunk], {
+            let mut encoder = ZlibEncoder::new(Vec::new(), Compression::new(6));
+            encoder.write_all(&[0; 4]).unwrap();
+            encoder.finish().unwrap()
+        })
+    };
     // Name, file, and whether it is an image.
     let files: Vec<(&str, Vec<u8>, bool)> = vec![
         ("PNG with a colour profile of 700 MiB", one((b"iCCP", bomb(b"x\0\0"))), true),
@@ -201,15 +213,20 @@ fn no_file_of_five_megabytes_takes_more_than_512_mib() {
         ("PNG that cannot hold its size", png((8000, 8000), 8, 6, false, &[], zeros(1)), false),
         ("WebP of 30 bytes with a huge canvas", riff(&[(b"VP8X", extended(0, 16_384, 16_384))]), false),
         ("WebP of 30 bytes with a large canvas", riff(&[(b"VP8X", extended(0, 8000, 8000))]), false),
-        ("WebP animation of a large canvas", riff(&[
-            (b"VP8X", extended(0x12, 8000, 8000)),
-            (b"ANIM", vec![0; 6]),
-            (b"ANMF", [vec![0; 16], riff(&[(b"VP8 ", lossy(8000, 8000))])[12..].to_vec()].concat()),
-        ]), false),
-        ("WebP with a frame larger than its canvas", riff(&[
-            (b"VP8X", extended(0, 31, 22)),
-            (b"VP8 ", lossy(16_383, 16_383)),
-        ]), false),
+        (
+            "WebP animation of a large canvas",
+            riff(&[
+                (b"VP8X", extended(0x12, 8000, 8000)),
+                (b"ANIM", vec![0; 6]),
+                (b"ANMF", [vec![0; 16], riff(&[(b"VP8 ", lossy(8000, 8000))])[12..].to_vec()].concat()),
+            ]),
+            false,
+        ),
+        (
+            "WebP with a frame larger than its canvas",
+            riff(&[(b"VP8X", extended(0, 31, 22)), (b"VP8 ", lossy(16_383, 16_383))]),
+            false,
+        ),
         ("WebP, lossy, that ends early", riff(&[(b"VP8 ", lossy(8000, 8000))]), false),
         ("WebP, lossless, of 36 megapixels", lossless(6000, 6000), true),
         ("GIF of a huge screen", gif(u16::MAX, 1), false),

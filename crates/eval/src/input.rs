@@ -46,7 +46,7 @@ impl InputSpec {
     }
 
     /// DINO's evaluation input at any size: the centre 224 pixels of an image resized to 256, or the same ratio.
-    pub fn center(size: (usize, usize)) -> Self {
+    pub const fn center(size: (usize, usize)) -> Self {
         Self { size, whole: false, orientation: Orientation::Upright }
     }
 

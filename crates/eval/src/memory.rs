@@ -5,9 +5,9 @@ use model::VitConfig;
 use crate::prepare::Preparation;
 use crate::reading::ReadOptions;
 
-/// Values of a token that a block holds while it computes, in units of the embedding's dimension, as measured: the residual
-/// stream, its norm, queries, keys and values, and the hidden layer of the MLP with its GELU.
-const HELD_OF_TOKEN: usize = 10;
+/// Values of a token that are held, in units of the embedding's dimension, as measured: the residual stream, its norms,
+/// queries, keys and values, the hidden layer of the MLP. Buffers of each size are kept from block to block.
+const HELD_OF_TOKEN: usize = 18;
 /// Batches of prepared images at once: one is read, one waits, one is computed on.
 const BATCHES: usize = 3;
 /// Pixels of an image as it is read, resized and cropped, in units of the network's input. Photographs are larger.
@@ -25,8 +25,8 @@ pub fn estimate_features(
     let batch = options.batch_size.min(images) as u64;
     let tokens = ((height / vit.patch) * (width / vit.patch) + 1) as u64;
     let of_token = HELD_OF_TOKEN * vit.dim + vit.patch_values();
-    // Attention weighs every pair of tokens; a thread does so for one head of one image at a time.
-    let pairs = tokens.saturating_mul(tokens).saturating_mul(batch.min(threads as u64));
+    // Attention weighs every pair of tokens. Each thread has room for one head of one image, rounded up by an eighth at most.
+    let pairs = tokens.saturating_mul(tokens).saturating_mul(threads as u64) / 8 * 9;
     let values = (tokens * batch).saturating_mul(of_token as u64).saturating_add(pairs);
     let pixels = (height * width * options.channels) as u64;
     let read = pixels * (BATCHES as u64 * batch + (IMAGE_SIZES * options.workers.min(batch as usize)) as u64);
@@ -43,6 +43,7 @@ mod tests {
 
     #[test]
     fn the_estimate_is_near_what_a_batch_takes() {
+        let mut ratios = Vec::new();
         // Small images in large batches, and few large ones, where attention counts most.
         for (arch, patch, side, batch) in
             [(Arch::Tiny, 16, 224, 16), (Arch::Nano, 4, 32, 64), (Arch::Tiny, 8, 512, 2), (Arch::Nano, 8, 512, 1)]
@@ -63,7 +64,8 @@ mod tests {
             let read = (side * side * 3 * (3 * batch + 8 * options.workers.min(batch))) as f64;
             let ratio = (estimate - read) / taken;
             println!("{arch} {side}: {ratio:.2}");
-            assert!((0.85..1.5).contains(&ratio), "{arch} {side}: {ratio:.2} of what a batch takes");
+            ratios.push(ratio);
         }
+        assert!(ratios.iter().all(|ratio| (0.85..1.5).contains(ratio)), "of what a batch takes: {ratios:.2?}");
     }
 }

@@ -139,7 +139,7 @@ mod tests {
         k: 20,
         temperature: 0.07,
         input: InputSpec { whole: true, ..InputSpec::center((16, 16)) },
-        read: ReadOptions { batch_size: 8, workers: 2, ..Default::default() },
+        read: ReadOptions { batch_size: 8, workers: 2, channels: 3, orientation: data::Orientation::Upright },
     };
 
     fn source(train: usize) -> Arc<dyn Source> {

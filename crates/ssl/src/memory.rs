@@ -116,11 +116,10 @@ pub fn estimate_on_cpu(device: &Device, need: &MemoryNeed<'_>) -> Result<usize, 
     let rows = |viewer| plan.seen_by(viewer).len() * batch.div_ceil(parts);
     let outputs = method.output_values(rows(Viewer::Student), rows(Viewer::Teacher));
     let pixels: usize = views.iter().map(|v| v.bytes()).sum();
-    // Attention weighs every pair of tokens, and the backward pass holds the weights beside their gradient; a thread does so
-    // for one head of one view at a time.
+    // Attention weighs every pair of tokens, and the backward pass holds the weights beside their gradient. Each thread has
+    // room for one head of one view.
     let pairs = views.iter().map(|v| (patches(v) + 1).pow(2)).max().unwrap_or(0);
-    let at_once = rows(Viewer::Student).min(device.threads());
-    let values = COPIES * parameters + tokens * of_token + outputs + 2 * pairs * at_once;
+    let values = COPIES * parameters + tokens * of_token + outputs + 2 * pairs * device.threads();
     Ok(values * size_of::<f32>() + (PREFETCH + 1) * pixels)
 }
 
@@ -133,6 +132,7 @@ mod tests {
     use crate::view_plan::ViewPlan;
     use data::views::MultiCrop;
     use model::{Arch, HeadConfig, VitConfig};
+    use tensor::CpuOptions;
     use tensor::ops::AdamW;
     use train::curve::Curve;
     use train::optimizer::OptimizerOptions;
@@ -160,9 +160,18 @@ mod tests {
         (LearnerOptions { vit, optimizer, seed: 0, accumulate: 1, checkpoint_activations: false }, method)
     }
 
+    /// Few large images, where attention counts most.
+    fn large_views() -> (LearnerOptions, DinoOptions) {
+        let (mut options, mut method) = options(Arch::Nano, 4, 64);
+        options.vit = VitConfig::new(Arch::Nano, 4, (192, 192), 3).unwrap();
+        let views = MultiCrop { global_size: (192, 192), local_crops: 0, ..MultiCrop::dino() };
+        method.views = ViewPlan::multi_crop(&views, 3);
+        (options, method)
+    }
+
     /// What is estimated for a run beside what a step of it takes.
     fn ratio((options, method): (LearnerOptions, DinoOptions)) -> f64 {
-        let device = Device::cpu(Default::default()).unwrap();
+        let device = Device::cpu(CpuOptions { threads: Some(16), ..Default::default() }).unwrap();
         let need = MemoryNeed { options: &options, method: &method, batch: BATCH, drop_path: 0.0, evaluated: None };
         let estimate = estimate_on_cpu(&device, &need).unwrap();
         let shapes = method.views.shapes(BATCH);
@@ -186,6 +195,7 @@ mod tests {
             ("small", options(Arch::Nano, 4, 512)),
             ("checkpoints", (LearnerOptions { checkpoint_activations: true, ..usual.clone() }, method.clone())),
             ("parts", (LearnerOptions { accumulate: 4, ..usual }, method)),
+            ("large views", large_views()),
         ];
         for (name, options) in cases {
             let ratio = ratio(options);

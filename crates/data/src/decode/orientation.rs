@@ -135,7 +135,8 @@ mod tests {
         let rows = ["abcdef", "badcfe", "fedcba", "efcdab", "acebdf", "ecafdb", "fdbeca", "bdface"];
         for (number, row) in (1u8..).zip(rows) {
             for channels in [1, 2, 3, 4, 5] {
-                let wide = |text: &str| text.bytes().flat_map(|b| (0..channels).map(move |c| b + 20 * c as u8)).collect();
+                let wide =
+                    |text: &str| text.bytes().flat_map(|b| (0..channels).map(move |c| b + 20 * c as u8)).collect();
                 let mut image = Image::from_pixels(2, 3, channels, wide("abcdef"));
                 Turn::of_exif(number).apply(&mut image, &mut vec![1; 3]);
                 let sides = if number > 4 { (3, 2) } else { (2, 3) };

@@ -95,9 +95,10 @@ mod tests {
     #[test]
     fn the_high_byte_of_wide_samples_is_kept() {
         let mut image = Image::black(1, 1, 1);
-        for (high, bytes) in
-            [(HighByte::First, [1, 9, 2, 9]), (HighByte::Native, [0x109u16, 0x209].map(u16::to_ne_bytes).concat().try_into().unwrap())]
-        {
+        for (high, bytes) in [
+            (HighByte::First, [1, 9, 2, 9]),
+            (HighByte::Native, [0x109u16, 0x209].map(u16::to_ne_bytes).concat().try_into().unwrap()),
+        ] {
             let layout = Layout { format: "PNG", width: 2, height: 1, channels: 1, wide: Some(high) };
             read(&layout, &bounds(), 1, &mut Vec::new(), &mut image, |buffer| {
                 buffer.copy_from_slice(&bytes);
