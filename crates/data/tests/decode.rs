@@ -68,6 +68,19 @@ fn a_truncated_jpeg_is_an_error_as_in_pillow() {
     }
 }
 
+#[test]
+fn half_a_file_of_any_format_is_called_cut_short() {
+    for name in ["rgb.png", "palette.gif", "rgb.bmp", "rgb.tiff", "lossless.webp", "lossy.webp", "baseline-420.jpg"] {
+        let whole = read(name);
+        for length in [16, whole.len() / 2] {
+            let error = decode_default(&whole[..length]).unwrap_err();
+            // The directory of a TIFF may be at its end, and without it there is nothing to go by.
+            let is_said = matches!(error, DecodeError::Truncated { .. }) || name == "rgb.tiff";
+            assert!(is_said, "{name}, {length} of {} bytes: {error}", whole.len());
+        }
+    }
+}
+
 /// Overwrites bytes at a place.
 fn patched(mut bytes: Vec<u8>, at: usize, with: &[u8]) -> Vec<u8> {
     bytes[at..at + with.len()].copy_from_slice(with);

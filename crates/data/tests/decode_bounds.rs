@@ -209,6 +209,7 @@ fn no_file_of_five_megabytes_takes_more_than_512_mib() {
         ("PNG of 64 megapixels, 1 bit, interlaced", png((8000, 8000), 1, 0, true, &[], zeros(8)), true),
         ("PNG of 64 megapixels in 64 bits each", png((8000, 8000), 16, 6, false, &[], zeros(489)), false),
         ("PNG of 256 megapixels", png((16_000, 16_000), 8, 0, false, &[], zeros(245)), false),
+        ("PNG of rows of one pixel", png((1, 1 << 25), 8, 2, false, &[], zeros(128)), false),
         ("PNG of one row", png((1 << 26, 1), 16, 6, true, &[], zeros(513)), false),
         ("PNG that cannot hold its size", png((8000, 8000), 8, 6, false, &[], zeros(1)), false),
         ("WebP of 30 bytes with a huge canvas", riff(&[(b"VP8X", extended(0, 16_384, 16_384))]), false),
@@ -260,4 +261,13 @@ fn no_file_of_five_megabytes_takes_more_than_512_mib() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+
+    // The buffers of a large image are not kept for good.
+    let (mut decoder, mut image) = (Decoder::new(DecodeLimits::default(), 3), Image::black(1, 1, 3));
+    let before = NOW.load(Ordering::Relaxed);
+    decoder.decode(&png((8000, 8000), 8, 6, false, &[], zeros(245)), &mut image).unwrap();
+    assert!(NOW.load(Ordering::Relaxed) - before > 256 * MIB);
+    decoder.decode(&read("rgb.png"), &mut image).unwrap();
+    let kept = NOW.load(Ordering::Relaxed) - before;
+    assert!(kept < MIB, "{} MiB are kept after a small image", kept / MIB);
 }

@@ -29,6 +29,16 @@ pub enum DecodeError {
         /// Pixels that are allowed.
         limit: u64,
     },
+    /// One side is longer than any image's, which resizing has to go along.
+    #[error("{width} x {height} pixels: a side has more than {} pixels", thousands(*limit))]
+    TooLong {
+        /// Width in the header.
+        width: u64,
+        /// Height in the header.
+        height: u64,
+        /// Pixels of a side that are allowed.
+        limit: u64,
+    },
     /// More memory would be needed than the limits allow.
     #[error("decoding this {format} takes more memory than the {} that a file of its size may take: {reason}", bytes(*limit))]
     TooMuchMemory {

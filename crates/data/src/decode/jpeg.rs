@@ -4,7 +4,7 @@
 //! not: half an image in grey teaches nothing.
 
 use super::limits::Bounds;
-use super::{DecodeError, Reduction, channels};
+use super::{DecodeError, Reduction, channels, make_room};
 use crate::Image;
 use libjpeg_turbo_rs::{self as turbo, DecodeWarning, Decoder, FrameHeader, JpegError, PixelFormat, ScalingFactor};
 
@@ -54,6 +54,11 @@ pub(super) fn decode(
     let divisor = reduction.divisor();
     decoder.set_scale(ScalingFactor::try_new(1, divisor as u32).map_err(convert)?);
     let (width, height) = (width.div_ceil(divisor), height.div_ceil(divisor));
+    let size = width * height * have;
+    // Only what is missing: zeroing the buffer anew would cost time with every image.
+    if image.pixels.capacity() < size {
+        make_room(FORMAT, &mut image.pixels, size)?;
+    }
     image.reshape(width, height, have);
     let info = decoder.decode_image_into(&mut image.pixels).map_err(convert)?;
     if info.warnings.iter().any(|w| matches!(w, DecodeWarning::TruncatedData { .. })) {

@@ -17,6 +17,9 @@ const MEMORY_OF_ANY: u64 = 480 << 20;
 /// of one bit a pixel.
 const MEMORY_PER_BYTE: u64 = 96;
 
+/// Pixels of a side. Filters that resize an image take memory for each of them, and time for each row however short.
+const SIDE: u64 = 1 << 20;
+
 /// Upper bounds on an image, whatever the size of its file. They are checked before memory is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeLimits {
@@ -71,6 +74,9 @@ impl Bounds {
         if width.saturating_mul(height) > self.pixels {
             return Err(DecodeError::TooManyPixels { width, height, limit: self.pixels });
         }
+        if width.max(height) > SIDE {
+            return Err(DecodeError::TooLong { width, height, limit: SIDE });
+        }
         Ok(())
     }
 
@@ -103,6 +109,14 @@ mod tests {
         assert_eq!(limits.of_file(1 << 30), Bounds { pixels: 1 << 28, memory: 4 << 30, taken: 0 });
         let few = DecodeLimits { pixels: 9, memory: 99, ..limits };
         assert_eq!(few.of_file(1 << 30), few.of_pixels());
+    }
+
+    #[test]
+    fn a_side_of_a_million_pixels_is_allowed_and_of_two_million_not() {
+        let bounds = DecodeLimits::default().of_file(1);
+        assert!(bounds.check(1, 1_000_000).is_ok());
+        let error = bounds.check(2_000_000, 1).unwrap_err().to_string();
+        assert!(error.contains("2000000 x 1 pixels") && error.contains("1,048,576"), "{error}");
     }
 
     #[test]

@@ -67,6 +67,10 @@ impl Reduction {
     }
 }
 
+/// Bytes of buffers that are kept from image to image: an image of 32 megapixels, and what only some images need.
+const KEPT_IMAGE: usize = 96 << 20;
+const KEPT_SCRATCH: usize = 24 << 20;
+
 /// Decodes files to images with a fixed number of channels. Reuses its buffers.
 pub struct Decoder {
     limits: DecodeLimits,
@@ -108,6 +112,12 @@ impl Decoder {
         image: &mut Image,
     ) -> Result<Reduction, DecodeError> {
         self.turned = false;
+        // A single huge image must not be paid for until the end of the run.
+        for (buffer, kept) in [(&mut self.scratch, KEPT_SCRATCH), (&mut image.pixels, KEPT_IMAGE)] {
+            if buffer.capacity() > kept {
+                *buffer = Vec::new();
+            }
+        }
         if bytes.is_empty() {
             return Err(DecodeError::NoBytes);
         }
@@ -161,7 +171,7 @@ impl Decoder {
                     others::decode(bytes, name, kind, bounds, *want, scratch, image).map(whole)?
                 }
             };
-            turn.apply(image, scratch);
+            turn.apply(format.name(), image, scratch)?;
             Ok(reduction)
         }));
         decoded.unwrap_or_else(|_| {
@@ -187,6 +197,12 @@ impl Decoder {
         (image.width, image.height, image.channels) = (width, height, self.channels);
         Ok(())
     }
+}
+
+/// Empties a buffer and makes room in it. Memory that the system does not have costs one image, not the run.
+fn make_room(format: &'static str, buffer: &mut Vec<u8>, bytes: usize) -> Result<(), DecodeError> {
+    buffer.clear();
+    buffer.try_reserve_exact(bytes).map_err(|error| DecodeError::NoMemory { format, reason: error.to_string() })
 }
 
 /// What to call pixels that come without a format around them.

@@ -1,5 +1,6 @@
 //! Turning photographs upright. A camera stores pixels as its sensor lay, and in the EXIF data how that was.
 
+use super::{DecodeError, make_room};
 use crate::Image;
 use crate::augment::flip_horizontal;
 
@@ -68,10 +69,10 @@ impl Turn {
     ///
     /// An image that was decoded at a reduced size may lie off by a part of a pixel after this, where its last column or row
     /// stands for fewer pixels than the others: less than half a pixel of any view.
-    pub fn apply(self, image: &mut Image, scratch: &mut Vec<u8>) {
+    pub fn apply(self, format: &'static str, image: &mut Image, scratch: &mut Vec<u8>) -> Result<(), DecodeError> {
         if self.transpose {
             let Image { width, height, channels, ref pixels } = *image;
-            scratch.clear();
+            make_room(format, scratch, pixels.len())?;
             scratch.resize(pixels.len(), 0);
             // The usual numbers of channels as constants, so that a pixel is moved in one piece.
             match channels {
@@ -81,7 +82,7 @@ impl Turn {
             }
             std::mem::swap(&mut image.pixels, scratch);
             (image.width, image.height) = (height, width);
-            return;
+            return Ok(());
         }
         if self.mirror {
             flip_horizontal(image);
@@ -93,6 +94,7 @@ impl Turn {
                 above.swap_with_slice(below);
             }
         }
+        Ok(())
     }
 
     /// Exchanges the sides and mirrors in one pass, in blocks that fit into the cache.
@@ -138,7 +140,7 @@ mod tests {
                 let wide =
                     |text: &str| text.bytes().flat_map(|b| (0..channels).map(move |c| b + 20 * c as u8)).collect();
                 let mut image = Image::from_pixels(2, 3, channels, wide("abcdef"));
-                Turn::of_exif(number).apply(&mut image, &mut vec![1; 3]);
+                Turn::of_exif(number).apply("JPEG", &mut image, &mut vec![1; 3]).unwrap();
                 let sides = if number > 4 { (3, 2) } else { (2, 3) };
                 let expected = Image::from_pixels(sides.0, sides.1, channels, wide(row));
                 assert!(image == expected, "orientation {number}, {channels} channels");
@@ -152,7 +154,7 @@ mod tests {
         let pixel = |x: usize, y: usize| [x as u8, y as u8, 9];
         let pixels = (0..height).flat_map(|y| (0..width).flat_map(move |x| pixel(x, y))).collect();
         let mut image = Image::from_pixels(width, height, 3, pixels);
-        Turn::of_exif(6).apply(&mut image, &mut Vec::new());
+        Turn::of_exif(6).apply("JPEG", &mut image, &mut Vec::new()).unwrap();
         assert_eq!((image.width, image.height), (37, 70));
         for (x, y) in [(0, 0), (36, 0), (0, 69), (36, 69), (33, 31)] {
             assert_eq!(image.row(y)[3 * x..3 * x + 3], pixel(y, height - 1 - x));

@@ -17,7 +17,10 @@ pub(super) fn decode(
 ) -> Result<(), DecodeError> {
     // A WebP decoder takes memory for what its frames claim, so these are looked at first.
     let of_frames = if kind == ImageFormat::WebP { webp::check(bytes)? } else { 0 };
-    let convert = |error| convert(format, error, bounds);
+    let convert = |error| match convert(format, error, bounds) {
+        DecodeError::Damaged { .. } if is_cut_short(bytes, kind) => DecodeError::Truncated { format },
+        other => other,
+    };
     let mut reader = ImageReader::with_format(Cursor::new(bytes), kind);
     reader.limits(limits(bounds.memory));
     let mut decoder = reader.into_decoder().map_err(convert)?;
@@ -56,6 +59,16 @@ pub(super) fn decode(
     let allowed = if kind == ImageFormat::Tiff { inside + left } else { left / 5 * 4 };
     decoder.set_limits(limits(allowed)).map_err(convert)?;
     samples::read(&layout, bounds, want, scratch, image, |buffer| decoder.read_image(buffer).map_err(convert))
+}
+
+/// Whether a file that cannot be decoded ends before it says it does. Decoders call that damage of one kind or another.
+fn is_cut_short(bytes: &[u8], kind: ImageFormat) -> bool {
+    match kind {
+        ImageFormat::WebP => webp::is_cut_short(bytes),
+        // The byte that ends every GIF.
+        ImageFormat::Gif => bytes.last() != Some(&0x3b),
+        _ => false,
+    }
 }
 
 fn limits(memory: u64) -> Limits {

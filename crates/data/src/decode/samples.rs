@@ -3,7 +3,7 @@
 //! Memory is checked before it is taken, and where a file has the channels that are wanted they are decoded in place.
 
 use super::limits::Bounds;
-use super::{DecodeError, channels};
+use super::{DecodeError, channels, make_room};
 use crate::Image;
 
 /// Where the high byte of a 16-bit sample lies.
@@ -58,9 +58,8 @@ pub(super) fn read(
     let in_place = layout.is_image(want);
     let buffer = if in_place { &mut image.pixels } else { &mut *scratch };
     // Zeros, not what the image before left there: some formats may leave pixels out.
-    buffer.clear();
     let size = layout.stored() as usize;
-    buffer.try_reserve_exact(size).map_err(|e| DecodeError::NoMemory { format, reason: e.to_string() })?;
+    make_room(format, buffer, size)?;
     buffer.resize(size, 0);
     fill(buffer)?;
     if !in_place {

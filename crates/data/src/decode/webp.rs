@@ -86,6 +86,12 @@ fn canvas(body: &[u8]) -> Option<u64> {
     Some(side(4)? * side(7)?)
 }
 
+/// Whether there are fewer bytes than the header says.
+pub(super) fn is_cut_short(bytes: &[u8]) -> bool {
+    let length = bytes.get(4..8).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    bytes.len() < CHUNK_HEADER.saturating_add(length as usize)
+}
+
 /// The EXIF data, where the file says that it has some.
 pub(super) fn exif(bytes: &[u8]) -> Option<&[u8]> {
     let bytes = bytes.get(HEADER..)?;

@@ -5,6 +5,9 @@ use crate::Image;
 use crate::decode::{DecodeLimits, Decoder, Orientation, Reduction};
 use std::time::{Duration, Instant};
 
+/// Bytes of the file buffer that are kept from image to image. A single huge file must not be paid for until the end.
+const KEPT_BYTES: usize = 64 << 20;
+
 /// Reads and decodes images of any source with buffers that are reused from image to image. One for each thread.
 pub struct Reader {
     limits: DecodeLimits,
@@ -44,6 +47,9 @@ impl Reader {
     ) -> Result<Reduction, ReadError> {
         if index >= source.len() {
             return Err(ReadError::NoSuchImage { index, len: source.len() });
+        }
+        if self.bytes.capacity() > KEPT_BYTES {
+            self.bytes = Vec::new();
         }
         let start = Instant::now();
         let stored = source.fetch(index, &self.limits, &mut self.bytes);
