@@ -235,7 +235,7 @@ fn no_file_of_five_megabytes_takes_more_than_512_mib() {
         ("GIF with a large frame", gif(1, 11_000), false),
         ("GIF of 64 megapixels", gif(8000, 8000), false),
         ("BMP of 64 megapixels in 1 KB", bmp(8000), true),
-        ("TIFF of one strip for all rows", tiff(8000), true),
+        ("TIFF whose strips are all the same data", tiff(8000), true),
         ("JPEG of 64 megapixels that ends early", jpeg("baseline-420.jpg", 0xc0, 8000, 8000, 1), false),
         ("progressive JPEG of 64 megapixels", jpeg("progressive-444.jpg", 0xc2, 8000, 8000, 1), false),
         ("progressive JPEG of 500 scans", jpeg("progressive-444.jpg", 0xc2, 6000, 6000, 500), false),
