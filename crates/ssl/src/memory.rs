@@ -116,10 +116,11 @@ pub fn estimate_on_cpu(device: &Device, need: &MemoryNeed<'_>) -> Result<usize, 
     let rows = |viewer| plan.seen_by(viewer).len() * batch.div_ceil(parts);
     let outputs = method.output_values(rows(Viewer::Student), rows(Viewer::Teacher));
     let pixels: usize = views.iter().map(|v| v.bytes()).sum();
-    // Attention weighs every pair of tokens, and the backward pass holds the weights beside their gradient. Each thread has
-    // room for one head of one view.
+    // Attention weighs every pair of tokens. Each thread has room for one head of one view: once for the forward pass, twice
+    // for the backward pass, which holds the weights beside their gradient; rounded up by an eighth at most.
     let pairs = views.iter().map(|v| (patches(v) + 1).pow(2)).max().unwrap_or(0);
-    let values = COPIES * parameters + tokens * of_token + outputs + 2 * pairs * device.threads();
+    let of_threads = 3 * pairs * device.threads() / 8 * 9;
+    let values = COPIES * parameters + tokens * of_token + outputs + of_threads;
     Ok(values * size_of::<f32>() + (PREFETCH + 1) * pixels)
 }
 
