@@ -122,8 +122,8 @@ mod tests {
     #[test]
     fn memory_is_refused_before_it_is_taken() {
         let layout = Layout { format: "BMP", width: 10, height: 10, channels: 4, wide: None };
-        let mut fill = |_: &mut [u8]| unreachable!("nothing may be decoded");
-        let error = read(&layout, &bounds(), 3, &mut Vec::new(), &mut Image::black(1, 1, 3), &mut fill).unwrap_err();
+        let fill = |_: &mut [u8]| unreachable!("nothing may be decoded");
+        let error = read(&layout, &bounds(), 3, &mut Vec::new(), &mut Image::black(1, 1, 3), fill).unwrap_err();
         assert!(matches!(error, DecodeError::TooMuchMemory { limit: 100, .. }), "{error}");
     }
 }
