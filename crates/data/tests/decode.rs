@@ -48,6 +48,12 @@ fn a_kind_that_is_not_supported_is_refused_in_so_many_words() {
 }
 
 #[test]
+fn a_tiff_of_jpeg_data_is_decoded() {
+    let image = decode_default(&read("jpeg.tif")).unwrap();
+    assert_eq!((image.width, image.height), (23, 14));
+}
+
+#[test]
 fn what_is_not_an_image_is_called_that() {
     for bytes in [&b""[..], b"B", b"hello, world", b"\x7fELF\x02\x01\x01", b"RIFF\0\0\0\0AVI ", b"<svg/>"] {
         let error = decode_default(bytes).unwrap_err();

@@ -236,6 +236,16 @@ fn no_file_of_five_megabytes_takes_more_than_512_mib() {
         ("GIF of 64 megapixels", gif(8000, 8000), false),
         ("BMP of 64 megapixels in 1 KB", bmp(8000), true),
         ("TIFF whose strips are all the same data", tiff(8000), true),
+        (
+            "TIFF with a strip of a huge JPEG",
+            {
+                let mut bytes = read("jpeg.tif");
+                let frame = bytes.windows(2).position(|w| w == [0xff, 0xc0]).unwrap() + 5;
+                bytes[frame..frame + 4].copy_from_slice(&[16_000u16.to_be_bytes(), 16_000u16.to_be_bytes()].concat());
+                bytes
+            },
+            false,
+        ),
         ("JPEG of 64 megapixels that ends early", jpeg("baseline-420.jpg", 0xc0, 8000, 8000, 1), false),
         ("progressive JPEG of 64 megapixels", jpeg("progressive-444.jpg", 0xc2, 8000, 8000, 1), false),
         ("progressive JPEG of 500 scans", jpeg("progressive-444.jpg", 0xc2, 6000, 6000, 500), false),

@@ -14,31 +14,36 @@ pub(super) fn orientation(exif: &[u8]) -> Option<u8> {
     Orientation::from_exif_chunk(exif).map(Orientation::to_exif)
 }
 
-/// The first EXIF segment of a JPEG. Segments end where the compressed data begins.
+/// The first EXIF segment of a JPEG.
 pub(super) fn of_jpeg(bytes: &[u8]) -> Option<&[u8]> {
     const EXIF: u8 = 0xe1;
+    segments(bytes).find(|(marker, body)| *marker == EXIF && body.starts_with(PREFIX)).map(|(_, body)| body)
+}
+
+/// The segments of a JPEG with their markers, up to where the compressed data begins.
+pub(super) fn segments(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     const SCAN: u8 = 0xda;
     const END: u8 = 0xd9;
-    let mut rest = bytes.get(2..)?;
-    loop {
-        // Any number of 0xff may stand before a marker.
-        let (&0xff, after) = rest.split_first()? else { return None };
-        let (&marker, after) = after.split_first()?;
-        rest = match marker {
-            0xff => &rest[1..],
-            SCAN | END => return None,
-            // Markers without a length.
-            0x01 | 0xd0..=0xd8 => after,
-            _ => {
-                let length = usize::from(u16::from_be_bytes(*after.first_chunk()?));
-                let body = after.get(2..length)?;
-                if marker == EXIF && body.starts_with(PREFIX) {
-                    return Some(body);
+    let mut rest = bytes.get(2..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        loop {
+            // Any number of 0xff may stand before a marker.
+            let (&0xff, after) = rest.split_first()? else { return None };
+            let (&marker, after) = after.split_first()?;
+            match marker {
+                0xff => rest = &rest[1..],
+                SCAN | END => return None,
+                // Markers without a length.
+                0x01 | 0xd0..=0xd8 => rest = after,
+                _ => {
+                    let length = usize::from(u16::from_be_bytes(*after.first_chunk()?));
+                    let body = after.get(2..length)?;
+                    rest = &after[length..];
+                    return Some((marker, body));
                 }
-                &after[length..]
             }
-        };
-    }
+        }
+    })
 }
 
 /// The EXIF chunk of a PNG, which may lie behind the image.

@@ -22,6 +22,7 @@ mod orientation;
 mod others;
 mod png;
 mod samples;
+mod tiff_jpeg;
 mod webp;
 
 pub use error::DecodeError;
@@ -161,6 +162,9 @@ impl Decoder {
         let bounds = &limits.of_file(bytes.len());
         let whole = |()| Reduction::None;
         let decoded = catch_unwind(AssertUnwindSafe(|| {
+            if let Format::Other(_, image::ImageFormat::Tiff) = format {
+                tiff_jpeg::check(bytes)?;
+            }
             let reduction = match format {
                 Format::Jpeg => jpeg::decode(bytes, bounds, *want, reduce, scratch, image)?,
                 Format::Png => png::decode(bytes, bounds, *want, scratch, image).map(whole)?,
