@@ -42,8 +42,9 @@ Examples:
 
 An image is resized so that its short side is 256/224 of the image size, and its centre is cut out (torchvision's
 Resize(256, bicubic), CenterCrop(224)). Photographs are turned upright by their EXIF data, where those of the training
-were; torchvision's loader does not do that (--orientation as-stored). Row i is image i in order of path; images that cannot be read are named and left
-out. Features are computed in f32 on every device; on a GPU --precision bf16 is faster and less exact.
+were; torchvision's loader does not do that (--orientation as-stored). Row i is image i in order of path; images that
+cannot be read are named and left out. Features are computed in f32 on every device; on a GPU --precision bf16 is faster
+and less exact.
 
 A .safetensors file has `features` [images, width] in f32, `labels` [images] in i64 where there are classes (-1 for
 none), and in its metadata `names` and `class_names` as JSON lists. In Python:

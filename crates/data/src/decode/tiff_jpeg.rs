@@ -16,9 +16,9 @@ const BLOCK: u64 = 16;
 
 /// Refuses a TIFF with JPEG data larger than the strip or tile that it is for. What cannot be parsed is left to the decoder.
 pub(super) fn check(bytes: &[u8]) -> Result<(), DecodeError> {
-    let Some((chunks, (width, height))) = chunks(bytes) else { return Ok(()) };
+    let Some(Chunks { places, width, height }) = chunks(bytes) else { return Ok(()) };
     let padded = |side: u32| u64::from(side).next_multiple_of(BLOCK);
-    for (offset, length) in chunks {
+    for (offset, length) in places {
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         let end = start.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(bytes.len());
         let Some((jpeg_width, jpeg_height)) = size(&bytes[start..end]) else { continue };
@@ -30,8 +30,16 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// Where the strips or tiles of a TIFF with JPEG data lie, offset and length, and their width and height.
-fn chunks(bytes: &[u8]) -> Option<(Vec<(u64, u64)>, (u32, u32))> {
+/// The strips or tiles of a TIFF.
+struct Chunks {
+    /// Offset and length of each.
+    places: Vec<(u64, u64)>,
+    width: u32,
+    height: u32,
+}
+
+/// The strips or tiles of a TIFF with JPEG data.
+fn chunks(bytes: &[u8]) -> Option<Chunks> {
     let mut decoder = Decoder::new(Cursor::new(bytes)).ok()?;
     if decoder.get_tag_u32(Tag::Compression).ok()? != JPEG {
         return None;
@@ -41,7 +49,8 @@ fn chunks(bytes: &[u8]) -> Option<(Vec<(u64, u64)>, (u32, u32))> {
         ChunkType::Tile => (Tag::TileOffsets, Tag::TileByteCounts),
     };
     let (offsets, lengths) = (decoder.get_tag_u64_vec(offsets).ok()?, decoder.get_tag_u64_vec(lengths).ok()?);
-    Some((offsets.into_iter().zip(lengths).collect(), decoder.chunk_dimensions()))
+    let (width, height) = decoder.chunk_dimensions();
+    Some(Chunks { places: offsets.into_iter().zip(lengths).collect(), width, height })
 }
 
 /// Width and height in the frame header of JPEG data.
