@@ -37,7 +37,7 @@ impl DeviceArgs {
     }
 
     fn cpu(&self) -> Result<Device, CliError> {
-        Ok(Device::cpu(CpuOptions { threads: self.thread_count(), ..Default::default() })?)
+        Ok(Device::cpu(CpuOptions { threads: self.thread_count()?, ..Default::default() })?)
     }
 
     /// Opens the device of `--device`; a GPU in bf16, as for training.
@@ -78,10 +78,33 @@ impl DeviceArgs {
     }
 
     /// The number of threads from `--threads` or RAYON_NUM_THREADS; none for all cores.
-    pub fn thread_count(&self) -> Option<usize> {
-        // As rayon reads its variable: zero and what is not a number count as unset.
-        let from_environment = || std::env::var("RAYON_NUM_THREADS").ok()?.trim().parse().ok().filter(|&n| n > 0);
-        self.threads.map(usize::from).or_else(from_environment)
+    pub fn thread_count(&self) -> Result<Option<usize>, CliError> {
+        match self.threads {
+            Some(threads) => Ok(Some(threads.into())),
+            None => threads_of_environment(),
+        }
+    }
+}
+
+/// The most threads that can be asked for: beyond that a system is busy with starting them.
+pub const MAX_THREADS: u16 = 1024;
+/// The variable that says how many threads compute.
+const THREADS_VARIABLE: &str = "RAYON_NUM_THREADS";
+
+/// The number of threads from RAYON_NUM_THREADS; none where it is not set, empty or zero. Anything that is not a number of
+/// threads is an error: whoever sets the variable does not want all cores.
+pub fn threads_of_environment() -> Result<Option<usize>, CliError> {
+    let Some(value) = std::env::var_os(THREADS_VARIABLE) else { return Ok(None) };
+    threads_of(&value.to_string_lossy())
+}
+
+fn threads_of(value: &str) -> Result<Option<usize>, CliError> {
+    match value.trim() {
+        "" | "0" => Ok(None),
+        number => match number.parse() {
+            Ok(threads @ 1..=MAX_THREADS) => Ok(Some(threads.into())),
+            _ => Err(CliError::Threads { variable: THREADS_VARIABLE, value: value.to_owned(), most: MAX_THREADS }),
+        },
     }
 }
 
@@ -121,6 +144,18 @@ mod tests {
         // The host's device beside a GPU, and the network's own where there is none.
         assert_eq!(args.cpu().unwrap().threads(), 3);
         assert_eq!(args.host(&args.choose().unwrap().device).unwrap().threads(), 3);
+    }
+
+    #[test]
+    fn the_variable_is_a_number_of_threads_or_an_error() {
+        assert!(matches!(threads_of(" 8 "), Ok(Some(8))));
+        for unset in ["", "0", " "] {
+            assert!(matches!(threads_of(unset), Ok(None)), "{unset:?}");
+        }
+        for wrong in ["x", "-1", "2.5", "1025", "100000", "99999999999999999999"] {
+            let error = threads_of(wrong).unwrap_err().to_string();
+            assert!(error.contains(&format!("RAYON_NUM_THREADS={wrong}:")) && error.contains("1 to 1024"), "{error}");
+        }
     }
 
     #[test]

@@ -45,8 +45,9 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     }
 
     match HostMemory::read() {
-        Some(HostMemory { total, available: free, .. }) => {
-            lines.push(("memory", format!("{}, {} free", bytes(total), bytes(free))));
+        Some(memory) => {
+            let free = memory.available;
+            lines.push(("memory", format!("{}, {} free", memory.describe_total(), bytes(free))));
             if free < LITTLE_MEMORY {
                 advice.push("Little memory is free: use a small --arch, --batch-size and --out-dim".to_owned());
             }

@@ -46,16 +46,15 @@ pub enum CliError {
     /// An evaluation.
     #[error(transparent)]
     Eval(#[from] eval::EvalError),
-    /// A training step needs more memory than the machine has.
-    #[error(
-        "this needs about {} of memory, and this machine has {}. Ways out: {}",
-        bytes(*need), bytes(*total), crate::memory::SMALLER
-    )]
+    /// The work needs more memory than there is.
+    #[error("this needs about {} of memory, and there is {total}. Ways out: {smaller}", bytes(*need))]
     TooLittleMemory {
         /// Bytes that it needs.
         need: u64,
-        /// Bytes that there are.
-        total: u64,
+        /// What there is, and who set that limit.
+        total: String,
+        /// What makes it smaller.
+        smaller: &'static str,
     },
     /// A GPU that cannot be used.
     #[error("--device {given}: {error}. `dino-vmf doctor` says what is there; --device cpu does without a GPU")]
@@ -79,6 +78,16 @@ pub enum CliError {
     Bf16OnCpu {
         /// Why there is no GPU, where one was looked for.
         no_gpu: Option<String>,
+    },
+    /// A number of threads that is none, or too large.
+    #[error("{variable}={value}: it must be a whole number from 1 to {most}; unset it to compute on all cores")]
+    Threads {
+        /// The environment variable.
+        variable: &'static str,
+        /// What it is set to.
+        value: String,
+        /// The most threads.
+        most: u16,
     },
     /// No device of that name.
     #[error("--device {given}: there is no such device; use auto, cpu, cuda or cuda:N")]

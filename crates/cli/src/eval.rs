@@ -54,7 +54,7 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
     if test.is_none() {
         output::note("no images are held out: each is classified by all others (leave-one-out)");
     }
-    let workers = args.inference.machine.thread_count();
+    let workers = args.inference.machine.thread_count()?;
     let bank = extract(&weights, &*train, &args.input, workers, &device)?;
     let queries = match &test {
         Some(test) => Some(extract(&weights, &**test, &args.input, workers, &device)?),

@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use data::Orientation;
 use data::Source;
+use eval::memory::estimate_features;
 use eval::{Extraction, FeatureFormat, Network, ReadOptions};
 use tensor::Device;
 
@@ -11,6 +13,7 @@ use crate::description;
 use crate::device;
 use crate::error::CliError;
 use crate::images;
+use crate::memory;
 use crate::output;
 use crate::output_file::{self, Input};
 use crate::progress::{Console, Meter};
@@ -29,9 +32,9 @@ pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
     let source = images::open(&args.data, args.split.into())?;
     output_file::check_unlisted(&args.out, &args.data, &*source)?;
     let weights = weights::load(&args.weights, &args.input.network, &device)?;
-    let workers = args.inference.machine.thread_count();
-    let Extraction { features, skipped } = extract(&weights, &*source, &args.input, workers, &device)?;
-    let input = weights.input.with_size(args.input.network.image_size);
+    let workers = args.inference.machine.thread_count()?;
+    let Extraction { features, skipped, .. } = extract(&weights, &*source, &args.input, workers, &device)?;
+    let input = weights.input.with_size(args.input.network.image_size).oriented(orientation(&weights, &args.input));
     let network = description::of_features(&weights, input, device::precision(&device));
     eval::save(&args.out, &features, &*source, &network)?;
     let left_out = if skipped.is_empty() { String::new() } else { format!(", {} left out", skipped.len()) };
@@ -43,6 +46,11 @@ pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
         source.describe(),
         device::precision(&device)
     ))
+}
+
+/// What was asked for, or what the network was trained with.
+fn orientation(weights: &Weights, input: &InputArgs) -> Orientation {
+    input.orientation.unwrap_or(weights.input.orientation)
 }
 
 /// Extracts features with a progress bar, and names the images that cannot be read. `workers` threads read; one per core
@@ -59,8 +67,15 @@ pub fn extract(
         ..Network::new(&weights.loaded.vit, &weights.loaded.weights, device)
     };
     let preparation = weights.input.with_size(input.network.image_size).preparation();
-    let mut options = ReadOptions { batch_size: input.batch_size as usize, ..Default::default() };
+    let orientation = orientation(weights, input);
+    let mut options = ReadOptions { batch_size: input.batch_size as usize, orientation, ..Default::default() };
     options.workers = workers.unwrap_or(options.workers);
+    options.channels = weights.loaded.vit.config().channels;
+    if !device.is_gpu() {
+        let vit = weights.loaded.vit.config();
+        let need = estimate_features(vit, &preparation, &options, source.len(), device.threads());
+        memory::check_bytes(need, memory::SMALLER_FEATURES)?;
+    }
     let console = Console::new(source.len() as u64);
     let mut meter = Meter::started(&console, "image");
     let precision = device::precision(device);
@@ -78,6 +93,9 @@ pub fn extract(
     }
     if extraction.skipped.len() > NAMED {
         output::note(&format!("and {} more", text::count(extraction.skipped.len() - NAMED, "image")));
+    }
+    if extraction.turned > 0 {
+        output::note(&output::turned(extraction.turned));
     }
     Ok(extraction)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use data::{BadSample, DecodeLimits, Image, OpenError, Reader, Source, Split};
+use data::{BadSample, DecodeLimits, Image, OpenError, Orientation, Reader, Source, Split};
 use eval::is_labelled;
 use eval::subset::sample;
 use ssl::recipe::Facts;
@@ -40,10 +40,10 @@ pub fn absolute(spec: &str) -> String {
     std::path::absolute(spec).map_or_else(|_| spec.to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
-/// The facts that a recipe is derived from. Sizes are medians over a fixed sample of the images. The fingerprint is left to
-/// those who begin or continue a run: it looks into thousands of files.
-pub fn facts(source: &dyn Source, channels: usize) -> Result<Facts, CliError> {
-    let mut reader = Reader::new(DecodeLimits::default(), channels);
+/// The facts that a recipe is derived from. Sizes are medians over a fixed sample of the images, turned upright where a run
+/// would turn them. The fingerprint is left to those who begin or continue a run: it looks into thousands of files.
+pub fn facts(source: &dyn Source, channels: usize, orientation: Orientation) -> Result<Facts, CliError> {
+    let mut reader = Reader::new(DecodeLimits::default(), channels).oriented(orientation);
     let mut image = Image::black(1, 1, channels);
     let (mut heights, mut widths, mut bad) = (Vec::new(), Vec::new(), Vec::new());
     let sample = sample(source.len(), LOOKED_AT);
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn the_facts_of_synthetic_are_what_its_name_says() {
         let source = open("synthetic:train=100,size=24", Split::Train).unwrap();
-        let facts = facts(&*source, 3).unwrap();
+        let facts = facts(&*source, 3, Orientation::Upright).unwrap();
         assert_eq!((facts.images, facts.height, facts.width, facts.labelled), (100, 24, 24, true));
     }
 }

@@ -13,6 +13,7 @@ mod eval;
 mod features;
 mod images;
 mod inspect;
+mod limits;
 mod memory;
 mod online_knn;
 mod outcome;
@@ -54,6 +55,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
     signals::files_that_are_too_large_are_errors()?;
     // Also for commands without a device: whoever asks for instructions wants to know that a word was not understood.
     simd::requested().map_err(tensor::DeviceError::from)?;
+    device::threads_of_environment()?;
     match command {
         Command::Pretrain(args) => return pretrain::run(args),
         Command::Views(args) => views::run(args)?,

@@ -1,13 +1,13 @@
 //! The memory of this machine, and whether a run fits into it: a system that has none left ends a program without a word.
 
 use std::fs;
-use std::path::Path;
 
 use ssl::memory::{MemoryNeed, estimate_on_cpu};
 use tensor::Device;
 use text::bytes;
 
 use crate::error::CliError;
+use crate::limits::{self, Limit};
 use crate::output;
 use crate::proc;
 
@@ -15,22 +15,23 @@ use crate::proc;
 const DOUBT: f64 = 0.8;
 
 /// Bytes of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostMemory {
-    /// Of the machine, or of the container that this runs in.
+    /// Of the machine, or what a limit allows.
     pub total: u64,
     /// Of that, what a program may still take.
     pub available: u64,
     /// On disk, beside it.
     pub swap: u64,
+    /// What set the limit, where there is one below what the machine has.
+    pub limit: Option<String>,
 }
 
 impl HostMemory {
     /// What this system says; nothing where it does not.
     pub fn read() -> Option<Self> {
         let info = fs::read_to_string("/proc/meminfo").ok()?;
-        let group = |file: &str| fs::read_to_string(Path::new("/sys/fs/cgroup").join(file)).ok()?.trim().parse().ok();
-        Some(Self::parse(&info)?.within(group("memory.max"), group("memory.current")))
+        Some(limits::all().iter().fold(Self::parse(&info)?, Self::within))
     }
 
     fn parse(info: &str) -> Option<Self> {
@@ -38,44 +39,68 @@ impl HostMemory {
             total: proc::bytes(info, "MemTotal:")?,
             available: proc::bytes(info, "MemAvailable:")?,
             swap: proc::bytes(info, "SwapTotal:").unwrap_or(0),
+            limit: None,
         })
     }
 
-    /// The same for a container with a limit.
-    fn within(self, most: Option<u64>, used: Option<u64>) -> Self {
-        let Some(most) = most.filter(|&most| most < self.total) else { return self };
-        let left = most.saturating_sub(used.unwrap_or(0));
-        Self { total: most, available: self.available.min(left), ..self }
+    /// The same for a process with a limit. Swap does not help one that has reached it.
+    fn within(self, limit: &Limit) -> Self {
+        let available = self.available.min(limit.left);
+        if limit.most >= self.total {
+            return Self { available, ..self };
+        }
+        Self { total: limit.most, available, swap: 0, limit: Some(limit.name.clone()) }
+    }
+
+    /// The whole, and who set it.
+    pub fn describe_total(&self) -> String {
+        match &self.limit {
+            Some(name) => format!("{} ({name})", bytes(self.total)),
+            None => bytes(self.total),
+        }
     }
 }
 
-/// Warns of work on the CPU that needs more memory than there is, and refuses what cannot fit. A GPU plans its own.
+/// Warns of a training on the CPU that needs more memory than there is, and refuses what cannot fit. A GPU plans its own.
 pub fn check(device: &Device, need: &MemoryNeed<'_>) -> Result<(), CliError> {
-    let Some(memory) = HostMemory::read().filter(|_| !device.is_gpu()) else { return Ok(()) };
-    let need = estimate_on_cpu(device, need)? as u64;
-    if let Some(warning) = judge(need, &memory)? {
+    if device.is_gpu() {
+        return Ok(());
+    }
+    check_bytes(estimate_on_cpu(device, need)? as u64, SMALLER)
+}
+
+/// The same for any work: `smaller` are the options that make it so.
+pub fn check_bytes(need: u64, smaller: &'static str) -> Result<(), CliError> {
+    let Some(memory) = HostMemory::read() else { return Ok(()) };
+    if let Some(warning) = judge(need, &memory, smaller)? {
         output::note(&warning);
     }
     Ok(())
 }
 
-fn judge(need: u64, memory: &HostMemory) -> Result<Option<String>, CliError> {
-    let HostMemory { total, available, swap } = *memory;
+fn judge(need: u64, memory: &HostMemory, smaller: &'static str) -> Result<Option<String>, CliError> {
+    let HostMemory { total, available, swap, .. } = *memory;
     if DOUBT * need as f64 > (total + swap) as f64 {
-        return Err(CliError::TooLittleMemory { need, total });
+        return Err(CliError::TooLittleMemory { need, total: memory.describe_total(), smaller });
     }
     let (needed, free) = (bytes(need), bytes(available));
     Ok((need > available).then(|| {
         format!(
             "warning: this needs about {needed} of memory and {free} are free. If the system ends it without a word: \
-             {SMALLER}"
+             {smaller}"
         )
     }))
 }
 
-/// What makes it smaller.
+/// What makes a training smaller.
 pub const SMALLER: &str = "a smaller --batch-size or --arch, the batch in parts (--accumulate 4), or activations that are \
                            recomputed (--checkpoint-activations, a quarter more time)";
+/// What makes features smaller.
+pub const SMALLER_FEATURES: &str = "a smaller batch (--batch-size 1), or smaller images (--image-size)";
+/// What makes views smaller.
+pub const SMALLER_VIEWS: &str = "fewer --images, or smaller views (--set global_size=224)";
+/// What makes the batches of a loader smaller.
+pub const SMALLER_BATCHES: &str = "a smaller --batch-size or --global-size, or fewer --local-crops";
 
 #[cfg(test)]
 mod tests {
@@ -84,25 +109,28 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn memory_is_read_in_bytes_and_a_container_may_have_less() {
+    fn memory_is_read_in_bytes_and_limits_leave_less() {
         let info = "MemTotal:       24577352 kB\nMemFree:        1 kB\nMemAvailable:   23000000 kB\nSwapTotal: 8 kB\n";
         let machine = HostMemory::parse(info).unwrap();
-        let expected = HostMemory { total: 24_577_352 * 1024, available: 23_000_000 * 1024, swap: 8192 };
+        let expected = HostMemory { total: 24_577_352 * 1024, available: 23_000_000 * 1024, swap: 8192, limit: None };
         assert_eq!(machine, expected);
         assert_eq!(HostMemory::parse("MemTotal: 3 kB"), None);
-        assert_eq!(machine.within(None, Some(5)), machine);
-        assert_eq!(machine.within(Some(u64::MAX), Some(5)), machine);
-        assert_eq!(machine.within(Some(GIB), Some(1000)), HostMemory { total: GIB, available: GIB - 1000, swap: 8192 });
+        let limit = |most, left| Limit { name: "ulimit -v".to_owned(), most, left };
+        assert_eq!(machine.clone().within(&limit(u64::MAX, u64::MAX)), machine);
+        let limited = machine.clone().within(&limit(GIB, GIB - 1000)).within(&limit(2 * GIB, GIB - 2000));
+        let expected = HostMemory { total: GIB, available: GIB - 2000, swap: 0, limit: Some("ulimit -v".to_owned()) };
+        assert_eq!(limited, expected);
+        assert_eq!(limited.describe_total(), "1.0 GiB (ulimit -v)");
     }
 
     #[test]
     fn a_run_that_does_not_fit_is_refused_and_one_that_may_not_is_warned_of() {
-        let memory = HostMemory { total: 8 * GIB, available: 6 * GIB, swap: 0 };
-        assert_eq!(judge(5 * GIB, &memory).unwrap(), None);
-        let warning = judge(7 * GIB, &memory).unwrap().unwrap();
+        let memory = HostMemory { total: 8 * GIB, available: 6 * GIB, swap: 0, limit: None };
+        assert_eq!(judge(5 * GIB, &memory, SMALLER).unwrap(), None);
+        let warning = judge(7 * GIB, &memory, SMALLER).unwrap().unwrap();
         assert!(warning.contains("about 7.0 GiB") && warning.contains("6.0 GiB are free"), "{warning}");
-        let error = judge(11 * GIB, &memory).unwrap_err().to_string();
+        let error = judge(11 * GIB, &memory, SMALLER).unwrap_err().to_string();
         assert!(error.contains("11.0 GiB") && error.contains("--batch-size"), "{error}");
-        assert!(judge(11 * GIB, &HostMemory { swap: 2 * GIB, ..memory }).unwrap().is_some());
+        assert!(judge(11 * GIB, &HostMemory { swap: 2 * GIB, ..memory.clone() }, SMALLER).unwrap().is_some());
     }
 }

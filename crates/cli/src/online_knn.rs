@@ -18,7 +18,8 @@ use crate::output;
 /// What a network trained by this recipe sees of an image.
 pub fn input_spec(recipe: &Recipe) -> InputSpec {
     let size = recipe.global_size();
-    InputSpec::for_training((size.height, size.width), recipe.facts().size().short())
+    let short = recipe.facts().size().short();
+    InputSpec::for_training((size.height, size.width), short).oriented(recipe.orientation())
 }
 
 /// The evaluation that accompanies a run; none without labels. `held_out` has the reason where no images are held out,
@@ -47,7 +48,7 @@ pub fn of_recipe(
         k: recipe.knn_k(),
         temperature: recipe.knn_temperature(),
         input: input_spec(recipe),
-        read: ReadOptions { channels: recipe.channels(), ..read },
+        read: ReadOptions { channels: recipe.channels(), orientation: recipe.orientation(), ..read },
     };
     let knn = OnlineKnn::new(train, held_out, options, host)?;
     if let Some(reason) = reason {
@@ -112,7 +113,7 @@ mod tests {
         let text =
             "arch = \"vit_nano\"\npatch_size = 8\nhead_hidden = 16\nhead_bottleneck = 16\nout_dim = 8\nseed = 5\n";
         let raw = RawRecipe::from_toml(&(text.to_owned() + more), "test").unwrap();
-        let recipe = raw.resolve(&images::facts(&*train, 3).unwrap()).unwrap();
+        let recipe = raw.resolve(&images::facts(&*train, 3, Default::default()).unwrap()).unwrap();
         (train, recipe)
     }
 
@@ -141,6 +142,7 @@ mod tests {
         assert_eq!(held_out.describe(), "7 of 24 held-out images by 10 of 24 training images");
         assert_eq!(held_out.k(), 10);
         assert_eq!(knn(Err("no val".into())).describe(), "10 of 24 training images, each by all others");
-        assert_eq!(input_spec(&recipe), InputSpec { size: (16, 16), whole: true });
+        let whole = InputSpec { whole: true, ..InputSpec::center((16, 16)) };
+        assert_eq!(input_spec(&recipe), whole);
     }
 }

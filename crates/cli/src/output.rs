@@ -29,6 +29,12 @@ pub fn speed(per_second: f64) -> String {
     format!("{per_second:.digits$} img/s")
 }
 
+/// How many images were turned upright.
+pub fn turned(images: usize) -> String {
+    let (images, were) = (text::count(images, "image"), if images == 1 { "was" } else { "were" });
+    format!("{images} {were} turned upright, as the EXIF data says (--orientation as-stored leaves them)")
+}
+
 /// A word quoted for a POSIX shell, if it needs to be.
 pub fn shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);

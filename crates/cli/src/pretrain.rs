@@ -30,7 +30,7 @@ use crate::time_budget;
 
 /// Trains, or goes on with what an earlier start of the same command began.
 pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
-    let asked = args.recipe.asked(args.device.thread_count())?;
+    let asked = args.recipe.asked(args.device.thread_count()?)?;
     let device = args.device.choose_for_training(asked.residual_stream())?;
     let (train, facts) = args.recipe.open(&asked)?;
     let named_out =
@@ -41,7 +41,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     };
     let recipe = args.recipe.resolve(fitted, &facts)?;
     let method = method::of(&recipe);
-    let read = ReadOptions { workers: workers(args), ..Default::default() };
+    let read = ReadOptions { workers: workers(args)?, ..Default::default() };
     let need = MemoryNeed {
         options: &learner_options(&recipe)?,
         method: &*method,
@@ -85,6 +85,9 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     if terminal.skipped() > 0 {
         output::note(&format!("skipped because unreadable: {}", text::count(terminal.skipped(), "image")));
     }
+    if terminal.turned() > 0 {
+        output::note(&output::turned(terminal.turned()));
+    }
     let stopped = |step: u64| {
         let (word, advice) = conclusion::of_a_stop(&trainer, &recipe)?;
         let (run, weights) = (out.display().to_string(), out.join(BACKBONE_FILE).display().to_string());
@@ -115,8 +118,8 @@ fn evaluated_at_once(recipe: &Recipe, read: ReadOptions) -> ViewShape {
     ViewShape { count: read.batch_size, height, width, channels: recipe.channels() }
 }
 
-fn workers(args: &PretrainArgs) -> usize {
-    args.device.thread_count().unwrap_or(ReadOptions::default().workers)
+fn workers(args: &PretrainArgs) -> Result<usize, CliError> {
+    Ok(args.device.thread_count()?.unwrap_or(ReadOptions::default().workers))
 }
 
 /// `runs/photos-dino-vmf-vit_small`: a function of the command, so that the same command finds its run again.

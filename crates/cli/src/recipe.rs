@@ -37,7 +37,7 @@ impl RecipeArgs {
 
     fn data(&self, asked: &RawRecipe) -> Result<(Arc<dyn Source>, Facts), CliError> {
         let train = images::open(&self.data, Split::Train)?;
-        let facts = images::facts(&*train, asked.channels())?;
+        let facts = images::facts(&*train, asked.channels(), asked.orientation())?;
         Ok((train, facts))
     }
 

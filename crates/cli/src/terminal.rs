@@ -30,13 +30,14 @@ pub struct Terminal<'a> {
     shown: u32,
     repeats: Repeats,
     skipped: usize,
+    turned: usize,
 }
 
 impl<'a> Terminal<'a> {
     /// For a run of this many epochs in batches of this many images.
     pub fn new(console: &Console, epochs: usize, batch: usize, faster: Faster<'a>) -> Self {
         let (console, meter) = (console.clone(), Meter::new(console, "step"));
-        Self { console, meter, epochs, batch, faster, shown: 0, repeats: Repeats::default(), skipped: 0 }
+        Self { console, meter, epochs, batch, faster, shown: 0, repeats: Repeats::default(), skipped: 0, turned: 0 }
     }
 
     /// Says once what to do about a run of days.
@@ -64,6 +65,11 @@ impl<'a> Terminal<'a> {
     pub fn skipped(&self) -> usize {
         self.skipped
     }
+
+    /// Images that were turned upright so far.
+    pub fn turned(&self) -> usize {
+        self.turned
+    }
 }
 
 impl Monitor for Terminal<'_> {
@@ -85,6 +91,10 @@ impl Monitor for Terminal<'_> {
         if self.repeats.is_news(text) {
             self.console.say(text);
         }
+    }
+
+    fn turned(&mut self, images: usize) {
+        self.turned += images;
     }
 
     fn skipped(&mut self, bad: &BadSample) {

@@ -10,6 +10,7 @@ use ssl::setup::loader_config;
 
 use crate::args::ViewsArgs;
 use crate::error::CliError;
+use crate::memory;
 use crate::output;
 use crate::output_file::{self, Input};
 
@@ -26,11 +27,22 @@ pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
     let (source, recipe) = args.recipe.open_for_views()?;
     output_file::check_unlisted(&args.out, &args.recipe.data, &*source)?;
     let config = loader_config(&recipe);
-    let rows = rows(&source, &config, args.epoch.into(), args.images as usize)?;
+    let images = (args.images as usize).min(source.len());
+    memory::check_bytes(need(&config, images), memory::SMALLER_VIEWS)?;
+    let rows = rows(&source, &config, args.epoch.into(), images)?;
     let picture = sheet::draw(&rows, &config.views, !args.no_frames)?;
     files::replace_with(&args.out, &sheet::to_png(&picture)?)
         .map_err(|source| CliError::Picture { path: args.out.clone(), source })?;
     output::result(&format!("{}\n{}", args.out.display(), legend(&rows, &config, args)))
+}
+
+/// About how many bytes a picture takes: the views as the loader makes them, as rows, and in the picture, which may enlarge
+/// them.
+fn need(config: &LoaderConfig, images: usize) -> u64 {
+    let zoom = SheetGrid::new(&[], &config.views).zoom as u64;
+    let of_row = config.sample_bytes().saturating_mul(1 + 2 * zoom * zoom);
+    let loader = LoaderConfig { batch_size: 1, ..config.clone() }.memory();
+    loader.saturating_add(of_row.saturating_mul(images as u64))
 }
 
 /// The first readable images of an epoch, each with its views. They come from the loader itself, so that they are what
@@ -40,7 +52,7 @@ fn rows(source: &Arc<dyn Source>, config: &LoaderConfig, epoch: u64, most: usize
     let mut loader = Loader::start(source.clone(), config.clone(), epoch, 0, epoch + 1)?;
     // The loader refuses more images than 32 bits number.
     let order = epoch_order(config.seed, epoch, source.len() as u32);
-    let mut reader = Reader::new(DecodeLimits::default(), config.channels);
+    let mut reader = Reader::new(DecodeLimits::default(), config.channels).oriented(config.orientation);
     let mut image = Image::black(1, 1, config.channels);
     let mut rows = Vec::new();
     while rows.len() < most

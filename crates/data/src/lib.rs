@@ -1,7 +1,7 @@
 //! Images on their way to a batch: source -> decode -> augment -> views -> batches.
 //!
 //! - [`source`]: where images come from: folders, tar, parquet, CIFAR and IDX files, lists, the procedural set `synthetic`.
-//! - [`decode`]: bytes of a file to 8-bit RGB, as Pillow's `convert("RGB")` gives it.
+//! - [`decode`]: bytes of a file to upright 8-bit RGB, as Pillow's `convert("RGB")` gives it.
 //! - [`augment`]: one operation each, on 8-bit images, equal to Pillow and torchvision byte for byte.
 //! - [`views`]: the multi-crop recipe. Parameters are drawn first, as plain data, and applied after.
 //! - [`transform`]: what evaluation does to an image instead.
@@ -20,7 +20,7 @@ pub mod transform;
 pub mod views;
 
 pub use crate::image::Image;
-pub use decode::{DecodeError, DecodeLimits};
+pub use decode::{DecodeError, DecodeLimits, Orientation};
 pub use loader::{BadSample, Batch, CropGroup, Decoding, Loader, LoaderConfig, LoaderError};
 pub use source::{OpenError, ReadError, Reader, Source, Split, Stored, open};
 pub use transform::{EvalTransform, IMAGENET_MEAN, IMAGENET_STD, normalization, normalize_chw};

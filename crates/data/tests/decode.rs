@@ -48,6 +48,12 @@ fn a_kind_that_is_not_supported_is_refused_in_so_many_words() {
 }
 
 #[test]
+fn a_tiff_of_jpeg_data_is_decoded() {
+    let image = decode_default(&read("jpeg.tif")).unwrap();
+    assert_eq!((image.width, image.height), (23, 14));
+}
+
+#[test]
 fn what_is_not_an_image_is_called_that() {
     for bytes in [&b""[..], b"B", b"hello, world", b"\x7fELF\x02\x01\x01", b"RIFF\0\0\0\0AVI ", b"<svg/>"] {
         let error = decode_default(bytes).unwrap_err();
@@ -64,6 +70,19 @@ fn a_truncated_jpeg_is_an_error_as_in_pillow() {
             let error = decode_default(&whole[..whole.len() * share / 100]).unwrap_err();
             let said = matches!(error, DecodeError::Truncated { .. } | DecodeError::Damaged { .. });
             assert!(said, "{name} at {share} %: {error}");
+        }
+    }
+}
+
+#[test]
+fn half_a_file_of_any_format_is_called_cut_short() {
+    for name in ["rgb.png", "palette.gif", "rgb.bmp", "rgb.tiff", "lossless.webp", "lossy.webp", "baseline-420.jpg"] {
+        let whole = read(name);
+        for length in [16, whole.len() / 2] {
+            let error = decode_default(&whole[..length]).unwrap_err();
+            // The directory of a TIFF may be at its end, and without it there is nothing to go by.
+            let is_said = matches!(error, DecodeError::Truncated { .. }) || name == "rgb.tiff";
+            assert!(is_said, "{name}, {length} of {} bytes: {error}", whole.len());
         }
     }
 }

@@ -194,7 +194,8 @@ fn recycled_batches_do_not_change_what_follows() {
         loader.recycle(batch);
     }
     // A batch of another shape is not taken.
-    let other = Batch { epoch: 0, position: 0, samples: vec![], keys: vec![], groups: vec![], substituted: vec![] };
+    let other =
+        Batch { epoch: 0, position: 0, samples: vec![], keys: vec![], groups: vec![], substituted: vec![], turned: 0 };
     loader.recycle(other);
 }
 

@@ -10,7 +10,7 @@ use tensor::{Device, ParamSet};
 use crate::error::EvalError;
 use crate::normalization::Normalization;
 use crate::prepare::Preparation;
-use crate::reading::{ReadOptions, ReadProgress, for_each_batch};
+use crate::reading::{Pass, ReadOptions, ReadProgress, for_each_batch};
 
 /// Feature vectors of images.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,6 +73,8 @@ pub struct Extraction {
     pub features: Features,
     /// Images that could not be used, in the same order.
     pub skipped: Vec<BadSample>,
+    /// Images that were turned upright.
+    pub turned: usize,
 }
 
 /// A backbone with its weights on a device.
@@ -128,7 +130,7 @@ pub fn extract(
     let Normalization { mean, deviation } = normalization.cloned().unwrap_or_else(|| Normalization::usual(channels));
     let mut features = Features { dim: vit.config().dim, ..Default::default() };
     let (height, width) = preparation.size();
-    let skipped = for_each_batch(source, preparation, options, progress, |batch| {
+    let Pass { skipped, turned } = for_each_batch(source, preparation, options, progress, |batch| {
         let data = PixelData::Bytes { pixels: &batch.pixels, mean: &mean, deviation: &deviation };
         let images = Pixels { count: batch.indices.len(), height, width, channels, data };
         let output = vit.features(weights, device, &[images])?;
@@ -136,7 +138,7 @@ pub fn extract(
         device.finish()?;
         features.push(source, &batch.indices, &values)
     })?;
-    Ok(Extraction { features, skipped })
+    Ok(Extraction { features, skipped, turned })
 }
 
 /// The normalised pixels of all images of a source as features: the baseline that a network has to beat.
@@ -151,10 +153,10 @@ pub fn raw_pixels(
     options.check()?;
     let Normalization { mean, deviation } = Normalization::usual(options.channels);
     let normalized = |channel: usize, level: u8| (f32::from(level) / 255.0 - mean[channel]) / deviation[channel];
-    let skipped = for_each_batch(source, preparation, options, progress, |batch| {
+    let Pass { skipped, turned } = for_each_batch(source, preparation, options, progress, |batch| {
         let levels = batch.pixels.iter().enumerate();
         let values: Vec<f32> = levels.map(|(i, &level)| normalized(i % options.channels, level)).collect();
         features.push(source, &batch.indices, &values)
     })?;
-    Ok(Extraction { features, skipped })
+    Ok(Extraction { features, skipped, turned })
 }

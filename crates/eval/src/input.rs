@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use data::Orientation;
 use data::augment::Filter;
 use data::transform::EvalTransform;
 
@@ -26,11 +27,14 @@ pub struct InputSpec {
     /// Whether the whole image is resized to `size`, rather than a centre crop taken. Images no larger than `size` are
     /// shown whole: enlarging them for a centre crop, as is done with photographs, would only lose their borders.
     pub whole: bool,
+    /// Whether photographs are turned upright.
+    pub orientation: Orientation,
 }
 
 /// Keys of a safetensors file's metadata.
 const SIZE: &str = "image_size";
 const PART: &str = "image_part";
+const ORIENTATION: &str = "image_orientation";
 const WHOLE: &str = "whole";
 const CENTER: &str = "center";
 
@@ -38,12 +42,18 @@ impl InputSpec {
     /// The input of a network trained on global crops of this (height, width), from images whose shorter side has a
     /// median of `median_short_side` pixels.
     pub fn for_training(global_size: (usize, usize), median_short_side: usize) -> Self {
-        Self { size: global_size, whole: median_short_side <= global_size.0.min(global_size.1) }
+        let whole = median_short_side <= global_size.0.min(global_size.1);
+        Self { size: global_size, whole, orientation: Orientation::Upright }
     }
 
     /// DINO's evaluation input at any size: the centre 224 pixels of an image resized to 256, or the same ratio.
-    pub fn center(size: (usize, usize)) -> Self {
-        Self { size, whole: false }
+    pub const fn center(size: (usize, usize)) -> Self {
+        Self { size, whole: false, orientation: Orientation::Upright }
+    }
+
+    /// The same of images of this orientation.
+    pub fn oriented(self, orientation: Orientation) -> Self {
+        Self { orientation, ..self }
     }
 
     /// The same part of the image at another (height, width); unchanged where none is given.
@@ -72,9 +82,13 @@ impl InputSpec {
     }
 
     /// Keys and values for the metadata of a weight file.
-    pub fn metadata(&self) -> [(&'static str, String); 2] {
+    pub fn metadata(&self) -> [(&'static str, String); 3] {
         let (height, width) = self.size;
-        [(SIZE, format!("{height}x{width}")), (PART, if self.whole { WHOLE } else { CENTER }.to_owned())]
+        [
+            (SIZE, format!("{height}x{width}")),
+            (PART, if self.whole { WHOLE } else { CENTER }.to_owned()),
+            (ORIENTATION, self.orientation.name().to_owned()),
+        ]
     }
 
     /// Reads the metadata of a weight file. None where they do not say which part of an image is meant, as in files of
@@ -88,11 +102,18 @@ impl InputSpec {
         let text = metadata.get(SIZE).map_or("", String::as_str);
         let size = text.split_once('x').and_then(|(height, width)| Some((side(height)?, side(width)?)));
         let Some(size) = size else { return wrong(SIZE, text, "height and width in pixels, like 224x224") };
-        match part.as_str() {
-            WHOLE => Ok(Some(Self { size, whole: true })),
-            CENTER => Ok(Some(Self { size, whole: false })),
-            other => wrong(PART, other, "`whole` or `center`"),
-        }
+        let whole = match part.as_str() {
+            WHOLE => true,
+            CENTER => false,
+            other => return wrong(PART, other, "`whole` or `center`"),
+        };
+        let orientation = match metadata.get(ORIENTATION).map(|name| (name, Orientation::of_name(name))) {
+            // Written before there was a choice.
+            None => Orientation::AsStored,
+            Some((_, Some(orientation))) => orientation,
+            Some((name, None)) => return wrong(ORIENTATION, name, "`upright` or `as stored`"),
+        };
+        Ok(Some(Self { size, whole, orientation }))
     }
 }
 
@@ -103,9 +124,9 @@ mod tests {
     #[test]
     fn small_images_are_shown_whole_and_photographs_as_dino_does() {
         let small = InputSpec::for_training((48, 48), 48);
-        assert_eq!(small, InputSpec { size: (48, 48), whole: true });
+        assert_eq!((small.size, small.whole), ((48, 48), true));
         let photographs = InputSpec::for_training((224, 224), 500);
-        assert_eq!(photographs, InputSpec { size: (224, 224), whole: false });
+        assert_eq!(photographs, InputSpec::center((224, 224)));
         assert_eq!(photographs.preparation(), Preparation::Cover((224, 224)));
         assert!(!InputSpec::for_training((32, 64), 33).whole, "the shorter side of the input decides");
         let image = data::Image::from_pixels(48, 48, 3, (0..48 * 48 * 3).map(|i| (i % 251) as u8).collect());
@@ -114,7 +135,8 @@ mod tests {
 
     #[test]
     fn metadata_round_trips_and_malformed_metadata_is_an_error() {
-        for spec in [InputSpec { size: (48, 32), whole: true }, InputSpec::center((224, 224))] {
+        let whole = InputSpec { whole: true, ..InputSpec::center((48, 32)) };
+        for spec in [whole, whole.oriented(Orientation::AsStored), InputSpec::center((224, 224))] {
             let metadata = spec.metadata().map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
             assert_eq!(InputSpec::from_metadata(&metadata).unwrap(), Some(spec));
         }
@@ -124,6 +146,13 @@ mod tests {
             assert!(matches!(error, EvalError::Metadata { .. }), "{error}");
         }
         assert_eq!(InputSpec::from_metadata(&BTreeMap::new()).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_from_before_there_was_a_choice_was_trained_on_images_as_they_are_stored() {
+        let old = [("image_size", "48x48"), ("image_part", "whole")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        let spec = InputSpec::from_metadata(&old.into_iter().collect()).unwrap().unwrap();
+        assert_eq!(spec.orientation, Orientation::AsStored);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! - [`features`]: class-token features of a source, or its raw pixels as a baseline.
 //! - [`mod@save`]: features into a file.
 //! - [`knn`]: the weighted nearest-neighbour classifier of DINO; [`online`]: the same on a fixed sample during training.
+//! - [`memory`]: how much of it features take.
 //! - [`subset`]: a fixed random sample of a source.
 
 mod error;
@@ -12,6 +13,7 @@ pub mod input;
 pub mod knn;
 #[cfg(test)]
 mod knn_golden;
+pub mod memory;
 mod neighbors;
 mod normalization;
 pub mod online;

@@ -143,8 +143,8 @@ mod tests {
         queries: 1000,
         k: 20,
         temperature: 0.07,
-        input: InputSpec { size: (16, 16), whole: true },
-        read: ReadOptions { batch_size: 8, workers: 2, channels: 3 },
+        input: InputSpec { whole: true, ..InputSpec::center((16, 16)) },
+        read: ReadOptions { batch_size: 8, workers: 2, channels: 3, orientation: data::Orientation::Upright },
     };
 
     fn source(train: usize) -> Arc<dyn Source> {

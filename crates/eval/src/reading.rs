@@ -1,12 +1,13 @@
 //! Prepared images of a source in batches: threads read and prepare the next batch while the caller computes on this one.
 
 use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use data::transform::MAX_CHANNELS;
-use data::{BadSample, DecodeLimits, Image, Reader, Source};
+use data::{BadSample, DecodeLimits, Image, Orientation, Reader, Source};
 
 use crate::error::EvalError;
 use crate::prepare::Preparation;
@@ -23,11 +24,14 @@ pub struct ReadOptions {
     pub workers: usize,
     /// Channels that images are converted to. Features of a network take the network's own number.
     pub channels: usize,
+    /// Whether photographs are turned upright.
+    pub orientation: Orientation,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self { batch_size: 64, workers: thread::available_parallelism().map_or(1, usize::from), channels: 3 }
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        Self { batch_size: 64, workers, channels: 3, orientation: Orientation::Upright }
     }
 }
 
@@ -65,6 +69,7 @@ pub(crate) struct PreparedBatch {
     /// Their bytes, each height x width x channels.
     pub(crate) pixels: Vec<u8>,
     bad: Vec<BadSample>,
+    turned: usize,
     end: usize,
 }
 
@@ -77,21 +82,29 @@ fn fitting(batch_size: usize, image_bytes: usize) -> usize {
     batch_size.min((BATCH_BYTES / image_bytes.max(1)).max(1))
 }
 
-/// Hands all images of a source to `consume`, in order. Returns those that could not be used.
+/// What is to be said of a pass over a source.
+pub(crate) struct Pass {
+    /// Images that could not be used.
+    pub(crate) skipped: Vec<BadSample>,
+    /// Images that were turned upright.
+    pub(crate) turned: usize,
+}
+
+/// Hands all images of a source to `consume`, in order.
 pub(crate) fn for_each_batch(
     source: &dyn Source,
     preparation: &Preparation,
     options: &ReadOptions,
     progress: &mut dyn FnMut(ReadProgress) -> ControlFlow<()>,
     mut consume: impl FnMut(&PreparedBatch) -> Result<(), EvalError>,
-) -> Result<Vec<BadSample>, EvalError> {
+) -> Result<Pass, EvalError> {
     preparation.check()?;
     options.check()?;
     let (height, width) = preparation.size();
     let options =
         &ReadOptions { batch_size: fitting(options.batch_size, height * width * options.channels), ..*options };
     let total = source.len();
-    let mut bad = Vec::new();
+    let (mut bad, mut turned) = (Vec::new(), 0);
     thread::scope(|scope| {
         // One batch waits, one is being read, one is being consumed: the bound on memory.
         let (sender, receiver) = sync_channel(1);
@@ -108,6 +121,7 @@ pub(crate) fn for_each_batch(
         thread.map_err(|error| EvalError::Thread { reason: error.to_string() })?;
         for mut batch in receiver {
             bad.append(&mut batch.bad);
+            turned += batch.turned;
             if !batch.indices.is_empty() {
                 consume(&batch)?;
             }
@@ -121,7 +135,7 @@ pub(crate) fn for_each_batch(
         bad.truncate(LISTED);
         return Err(EvalError::NothingReadable { images: total, source_name: source.describe(), first: bad });
     }
-    Ok(bad)
+    Ok(Pass { skipped: bad, turned })
 }
 
 /// Reads and prepares a range of images with several threads.
@@ -135,14 +149,16 @@ fn read_batch(
     let size = height * width * options.channels;
     let mut pixels = vec![0; range.len() * size];
     let mut problems: Vec<Option<String>> = vec![None; range.len()];
+    let turned = AtomicUsize::new(0);
     let slots = Mutex::new(range.clone().zip(pixels.chunks_mut(size)).zip(&mut problems));
     let work = || {
-        let mut reader = Reader::new(DecodeLimits::default(), options.channels);
+        let mut reader = Reader::new(DecodeLimits::default(), options.channels).oriented(options.orientation);
         let mut image = Image::black(1, 1, options.channels);
         // Taken in a statement of its own, so that the lock is free while the image is read.
         let next = || slots.lock().unwrap_or_else(PoisonError::into_inner).next();
         while let Some(((index, slot), problem)) = next() {
             *problem = fill(source, preparation, index, &mut reader, &mut image, slot).err();
+            turned.fetch_add(usize::from(problem.is_none() && reader.turned()), Ordering::Relaxed);
         }
     };
     thread::scope(|scope| {
@@ -152,7 +168,8 @@ fn read_batch(
         }
         work();
     });
-    let mut batch = PreparedBatch { indices: Vec::with_capacity(range.len()), pixels, bad: Vec::new(), end: range.end };
+    let (indices, turned) = (Vec::with_capacity(range.len()), turned.into_inner());
+    let mut batch = PreparedBatch { indices, pixels, bad: Vec::new(), turned, end: range.end };
     for (slot, (index, problem)) in range.zip(problems).enumerate() {
         match problem {
             Some(reason) => batch.bad.push(BadSample { index: index as u64, name: source.name(index), reason }),

@@ -116,7 +116,11 @@ pub fn estimate_on_cpu(device: &Device, need: &MemoryNeed<'_>) -> Result<usize, 
     let rows = |viewer| plan.seen_by(viewer).len() * batch.div_ceil(parts);
     let outputs = method.output_values(rows(Viewer::Student), rows(Viewer::Teacher));
     let pixels: usize = views.iter().map(|v| v.bytes()).sum();
-    let values = COPIES * parameters + tokens * of_token + outputs;
+    // Attention weighs every pair of tokens. Each thread has room for one head of one view: once for the forward pass, twice
+    // for the backward pass, which holds the weights beside their gradient; rounded up by an eighth at most.
+    let pairs = views.iter().map(|v| (patches(v) + 1).pow(2)).max().unwrap_or(0);
+    let of_threads = 3 * pairs * device.threads() / 8 * 9;
+    let values = COPIES * parameters + tokens * of_token + outputs + of_threads;
     Ok(values * size_of::<f32>() + (PREFETCH + 1) * pixels)
 }
 
@@ -129,6 +133,7 @@ mod tests {
     use crate::view_plan::ViewPlan;
     use data::views::MultiCrop;
     use model::{Arch, HeadConfig, VitConfig};
+    use tensor::CpuOptions;
     use tensor::ops::AdamW;
     use train::curve::Curve;
     use train::optimizer::OptimizerOptions;
@@ -156,18 +161,27 @@ mod tests {
         (LearnerOptions { vit, optimizer, seed: 0, accumulate: 1, checkpoint_activations: false }, method)
     }
 
+    /// Few large images, where attention counts most.
+    fn large_views() -> (LearnerOptions, DinoOptions) {
+        let (mut options, mut method) = options(Arch::Nano, 4, 64);
+        options.vit = VitConfig::new(Arch::Nano, 4, (192, 192), 3).unwrap();
+        let views = MultiCrop { global_size: (192, 192), local_crops: 0, ..MultiCrop::dino() };
+        method.views = ViewPlan::multi_crop(&views, 3);
+        (options, method)
+    }
+
     /// What is estimated for a run beside what a step of it takes.
-    fn ratio((options, method): (LearnerOptions, DinoOptions)) -> f64 {
-        let device = Device::cpu(Default::default()).unwrap();
-        let need = MemoryNeed { options: &options, method: &method, batch: BATCH, drop_path: 0.0, evaluated: None };
+    fn ratio((options, method): (LearnerOptions, DinoOptions), batch: usize) -> f64 {
+        let device = Device::cpu(CpuOptions { threads: Some(16), ..Default::default() }).unwrap();
+        let need = MemoryNeed { options: &options, method: &method, batch, drop_path: 0.0, evaluated: None };
         let estimate = estimate_on_cpu(&device, &need).unwrap();
-        let shapes = method.views.shapes(BATCH);
+        let shapes = method.views.shapes(batch);
         let images: Vec<Vec<u8>> =
             shapes.iter().map(|s| (0..s.bytes()).map(|i| (i * 7 % 251) as u8).collect()).collect();
         let groups: Vec<Pixels<'_>> =
             shapes.iter().zip(&images).map(|(s, bytes)| pixels(s, bytes, &[0.5; 3])).collect();
         let values = StepValues { lr: 1e-4, weight_decay: 0.0, momentum: 0.99, frozen: false };
-        let input = StepInput { groups: &groups, keys: &[0; BATCH], drop_path: None };
+        let input = StepInput { groups: &groups, keys: &vec![0; batch], drop_path: None };
         let mut learner = Learner::new(&device, &options, |l, v, d| method.build(l, v, d)).unwrap();
         learner.step(&input, Position { step: 0, epoch: 0 }, &values).unwrap();
         estimate as f64 / device.memory().peak_bytes as f64
@@ -184,9 +198,15 @@ mod tests {
             ("parts", (LearnerOptions { accumulate: 4, ..usual }, method)),
         ];
         for (name, options) in cases {
-            let ratio = ratio(options);
+            let ratio = ratio(options, BATCH);
             println!("{name}: {ratio:.2}");
             assert!((0.85..1.35).contains(&ratio), "{name}: {ratio:.2} of what a step takes");
         }
+    }
+
+    #[test]
+    fn attention_counts_where_views_are_large() {
+        let ratio = ratio(large_views(), 1);
+        assert!((0.85..1.35).contains(&ratio), "{ratio:.2} of what a step takes");
     }
 }

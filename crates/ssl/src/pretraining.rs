@@ -190,7 +190,7 @@ mod tests {
             CropGroup { height: 16, width: 16, channels: 3, count: 6, pixels: vec![0; 6 * 768], finish: vec![] };
         let batch = |keys: [u64; 3], samples: [u64; 3]| {
             let (keys, samples) = (keys.to_vec(), samples.to_vec());
-            Batch { epoch: 2, position: 0, keys, samples, groups: vec![group.clone()], substituted: vec![] }
+            Batch { epoch: 2, position: 0, keys, samples, groups: vec![group.clone()], substituted: vec![], turned: 0 }
         };
         let drawn = |batch: Batch| {
             let drawn = pretraining.draw_drop_path(&Fed::on_host(batch), Position { step: 25, epoch: 2 });

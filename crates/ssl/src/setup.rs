@@ -57,6 +57,7 @@ pub fn loader_config(recipe: &Recipe) -> LoaderConfig {
         },
         channels: recipe.channels(),
         decoding: recipe.decoding(),
+        orientation: recipe.orientation(),
         finish: true,
         max_bad_share: recipe.max_bad_share(),
     }

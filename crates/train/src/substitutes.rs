@@ -68,7 +68,7 @@ mod tests {
 
     fn batch(keys: [u64; 2], samples: [u64; 2]) -> Batch {
         let (keys, samples) = (keys.to_vec(), samples.to_vec());
-        Batch { epoch: 0, position: 0, keys, samples, groups: vec![], substituted: vec![] }
+        Batch { epoch: 0, position: 0, keys, samples, groups: vec![], substituted: vec![], turned: 0 }
     }
 
     #[test]

@@ -238,6 +238,7 @@ impl<T: Trainable> Trainer<T> {
             for bad in &fed.batch.substituted {
                 monitor.skipped(bad);
             }
+            monitor.turned(fed.batch.turned);
             let at = self.position(per_epoch);
             let loss = match self.trained.step(&fed, at) {
                 Err(StepError::NotFinite(error)) => return Err(self.not_finite(error, &fed.batch).into()),

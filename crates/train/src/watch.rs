@@ -29,6 +29,8 @@ pub trait Monitor {
     fn say(&mut self, text: &str);
     /// An image that could not be read; another took its place.
     fn skipped(&mut self, bad: &BadSample);
+    /// Images that were turned upright, for the first time.
+    fn turned(&mut self, _images: usize) {}
 }
 
 /// What an evaluation found.

@@ -10,6 +10,9 @@ pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, KnnArgs, 
 pub use recipe::{PretrainArgs, RecipeArgs, ViewsArgs};
 
 use clap::{Args, Parser, Subcommand};
+use data::Orientation;
+
+use crate::device::MAX_THREADS;
 
 /// Pre-trains vision transformers on unlabelled images with DINO and DINO-vMF, and evaluates them.
 #[derive(Debug, Parser)]
@@ -82,7 +85,7 @@ pub struct DeviceArgs {
     #[arg(long, value_name = "DEVICE", default_value = "auto", help_heading = "Machine")]
     pub device: String,
     /// Threads that compute; the result is the same for any number [default: RAYON_NUM_THREADS, or all cores]
-    #[arg(long, value_name = "N", help_heading = "Machine", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", help_heading = "Machine", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_THREADS)))]
     pub threads: Option<u16>,
 }
 
@@ -99,6 +102,10 @@ fn pixels(text: &str) -> Result<(usize, usize), String> {
         (Some(height), Some(width)) => Ok((height, width)),
         _ => Err("it must be a side from 1 to 16384, or two of them as HEIGHTxWIDTH, like 40x80".to_owned()),
     }
+}
+
+fn orientation(name: &str) -> Result<Orientation, String> {
+    Orientation::of_name(name).ok_or_else(|| "it is one of upright, as-stored".to_owned())
 }
 
 fn above_zero(text: &str) -> Result<f64, String> {

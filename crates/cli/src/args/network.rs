@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{DeviceArgs, SOURCE, above_zero};
+use data::Orientation;
+
+use super::{DeviceArgs, SOURCE, above_zero, orientation};
 
 /// `features`.
 #[derive(Debug, Args)]
@@ -40,8 +42,10 @@ Examples:
   dino-vmf features --weights dino_vits16.safetensors --data photos --out photos.npy
 
 An image is resized so that its short side is 256/224 of the image size, and its centre is cut out (torchvision's
-Resize(256, bicubic), CenterCrop(224)). Row i is image i in order of path; images that cannot be read are named and left
-out. Features are computed in f32 on every device; on a GPU --precision bf16 is faster and less exact.
+Resize(256, bicubic), CenterCrop(224)). Photographs are turned upright by their EXIF data, where those of the training
+were; torchvision's loader does not do that (--orientation as-stored). Row i is image i in order of path; images that
+cannot be read are named and left out. Features are computed in f32 on every device; on a GPU --precision bf16 is faster
+and less exact.
 
 A .safetensors file has `features` [images, width] in f32, `labels` [images] in i64 where there are classes (-1 for
 none), and in its metadata `names` and `class_names` as JSON lists, and which network they are of (`architecture`,
@@ -67,6 +71,9 @@ pub struct InputArgs {
     /// The network.
     #[command(flatten)]
     pub network: NetworkArgs,
+    /// Whether photographs are turned as their EXIF data says [default: as in training; upright for other files]
+    #[arg(long, value_name = "upright|as-stored", value_parser = orientation)]
+    pub orientation: Option<Orientation>,
     /// Images per batch; changes speed and memory, not the features
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub batch_size: u32,

@@ -103,6 +103,9 @@ pub struct RecipeFlags {
     /// Keep only the input of each block, and compute the block again in the backward pass: less memory, more time
     #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true")]
     pub checkpoint_activations: Option<String>,
+    /// Whether photographs are turned as their EXIF data says: upright or as-stored
+    #[arg(long, value_name = "HOW")]
+    pub orientation: Option<String>,
     /// Seed of everything random in training; the images of `synthetic` have their own (synthetic:seed=S)
     #[arg(long, value_name = "S")]
     pub seed: Option<String>,
@@ -125,6 +128,7 @@ impl RecipeFlags {
             ("local_crops", &self.local_crops, "--local-crops"),
             ("accumulate", &self.accumulate, "--accumulate"),
             ("checkpoint_activations", &self.checkpoint_activations, "--checkpoint-activations"),
+            ("orientation", &self.orientation, "--orientation"),
             ("seed", &self.seed, "--seed"),
         ]
         .into_iter()
@@ -238,6 +242,7 @@ mod tests {
             local_crops: text(),
             accumulate: text(),
             checkpoint_activations: text(),
+            orientation: text(),
             seed: text(),
         };
         let known: Vec<&str> = ssl::recipe::keys().collect();
@@ -245,6 +250,6 @@ mod tests {
             assert!(known.contains(&key), "{key}");
             assert_eq!(flag, format!("--{}", key.replace('_', "-")));
         }
-        assert_eq!(flags.given().count(), 14);
+        assert_eq!(flags.given().count(), 15);
     }
 }

@@ -12,6 +12,7 @@ use super::usage;
 use crate::args::BenchDataArgs;
 use crate::error::CliError;
 use crate::images;
+use crate::memory;
 use crate::output;
 
 /// Images of a batch where nobody says and there are as many.
@@ -55,6 +56,7 @@ pub fn run(args: &BenchDataArgs) -> Result<(), CliError> {
         finish: !args.for_gpu,
         ..defaults
     };
+    memory::check_bytes(config.memory(), memory::SMALLER_BATCHES)?;
     let loaded = load(source.clone(), &config, args.seconds)?;
     let cost = operations::measure(&*source, &config);
     if args.json {

@@ -1,6 +1,7 @@
 //! TIFF with any number of bands, for images that are neither grey nor colour: satellites, microscopes.
 
-use super::{DecodeError, DecodeLimits, channels};
+use super::limits::Bounds;
+use super::{DecodeError, channels};
 use crate::Image;
 use std::io::Cursor;
 use tiff::TiffError;
@@ -9,13 +10,15 @@ use tiff::decoder::{Decoder, DecodingResult, Limits};
 const FORMAT: &str = "TIFF";
 
 /// Decodes a TIFF whose samples are `want` bands of 8 or 16 bits; of 16 the high byte is kept.
-pub(super) fn decode(bytes: &[u8], limits: &DecodeLimits, want: usize, image: &mut Image) -> Result<(), DecodeError> {
+pub(super) fn decode(bytes: &[u8], bounds: &Bounds, want: usize, image: &mut Image) -> Result<(), DecodeError> {
+    let convert = |error| convert(error, bounds);
+    // The samples as they are stored, and a tile of them, beside the image.
+    let third = usize::try_from(bounds.memory / 3).unwrap_or(usize::MAX);
     let mut allowed = Limits::default();
-    allowed.decoding_buffer_size = limits.memory.try_into().unwrap_or(usize::MAX);
-    allowed.intermediate_buffer_size = allowed.decoding_buffer_size;
+    (allowed.decoding_buffer_size, allowed.intermediate_buffer_size) = (third, third);
     let mut decoder = Decoder::new(Cursor::new(bytes)).map_err(convert)?.with_limits(allowed);
     let (width, height) = decoder.dimensions().map_err(convert)?;
-    limits.check(width.into(), height.into())?;
+    bounds.check(width.into(), height.into())?;
     let have = usize::from(decoder.colortype().map_err(convert)?.num_samples());
     let samples = match decoder.read_image().map_err(convert)? {
         DecodingResult::U8(samples) => samples,
@@ -38,11 +41,13 @@ pub(super) fn decode(bytes: &[u8], limits: &DecodeLimits, want: usize, image: &m
     Ok(())
 }
 
-fn convert(error: TiffError) -> DecodeError {
+fn convert(error: TiffError, bounds: &Bounds) -> DecodeError {
     match error {
-        TiffError::LimitsExceeded => {
-            DecodeError::TooMuchMemory { format: FORMAT, reason: "its tiles or strips are too large".to_owned() }
-        }
+        TiffError::LimitsExceeded => DecodeError::TooMuchMemory {
+            format: FORMAT,
+            limit: bounds.memory,
+            reason: "its samples, tiles or strips take a third of that".to_owned(),
+        },
         TiffError::UnsupportedError(what) => DecodeError::Unsupported { format: FORMAT, reason: what.to_string() },
         TiffError::IoError(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
             DecodeError::Truncated { format: FORMAT }

@@ -3,7 +3,7 @@
 //! Colour from grey is three equal channels, grey from colour is the luma, and an alpha channel that was not asked for is
 //! dropped without blending: all as Pillow converts. Any other number of channels must be in the file as it is.
 
-use super::DecodeError;
+use super::{DecodeError, make_room};
 use crate::augment::color::luma;
 
 /// Puts `pixels`, interleaved with `have` channels, into `out` with `want`.
@@ -14,7 +14,7 @@ pub(super) fn convert(
     want: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), DecodeError> {
-    out.clear();
+    make_room(format, out, pixels.len() / have * want)?;
     match (have, want) {
         _ if have == want => out.extend_from_slice(pixels),
         (1, 3) => out.extend(pixels.iter().flat_map(|&v| [v; 3])),

@@ -3,29 +3,35 @@
 //! Like Pillow, damage inside the compressed data is tolerated (libjpeg warns and goes on) and a file that ends early is
 //! not: half an image in grey teaches nothing.
 
-use super::{DecodeError, DecodeLimits, Reduction, channels};
+use super::limits::Bounds;
+use super::{DecodeError, Reduction, channels, make_room};
 use crate::Image;
 use libjpeg_turbo_rs::{self as turbo, DecodeWarning, Decoder, FrameHeader, JpegError, PixelFormat, ScalingFactor};
 
 const FORMAT: &str = "JPEG";
 
-/// Real progressive files have about ten scans. Thousands of them are an attack on the decoder's time.
-const MAX_SCANS: usize = 512;
+/// Real progressive files have about ten scans. Thousands of them, or hundreds over a large image, are an attack on the
+/// decoder's time: every scan goes over all blocks of 8 x 8 samples.
+const MAX_SCANS: u64 = 512;
+const SCANS_OF_ANY: u64 = 24;
+const MAX_BLOCKS_OF_SCANS: u64 = 1 << 26;
 
 /// Decodes to `want` channels. `reduce` is told the height and width and says by how much less will do.
 pub(super) fn decode(
     bytes: &[u8],
-    limits: &DecodeLimits,
+    bounds: &Bounds,
     want: usize,
     reduce: &mut dyn FnMut(usize, usize) -> Reduction,
     scratch: &mut Vec<u8>,
     image: &mut Image,
 ) -> Result<Reduction, DecodeError> {
+    let convert = |error| convert(error, bounds);
     let mut decoder = Decoder::new(bytes).map_err(convert)?;
     let header = decoder.header();
     let (width, height) = (header.width(), header.height());
-    limits.check(width as u64, height as u64)?;
+    bounds.check(width as u64, height as u64)?;
     check_components(header)?;
+    let blocks = (width as u64 * height as u64 / 64 + 1) * header.components.len() as u64;
     let is_lossless = header.is_lossless;
     let (format, have) = match (header.components.len(), want) {
         (4, _) => (PixelFormat::Cmyk, 4),
@@ -35,9 +41,9 @@ pub(super) fn decode(
     decoder.set_output_format(format);
     decoder.set_lenient(true);
     decoder.set_limits(turbo::DecodeLimits {
-        max_pixels: limits.pixels,
-        max_scans: MAX_SCANS,
-        max_memory: Some(limits.memory),
+        max_pixels: bounds.pixels,
+        max_scans: (MAX_BLOCKS_OF_SCANS / blocks).clamp(SCANS_OF_ANY, MAX_SCANS) as usize,
+        max_memory: Some(bounds.memory),
         ..Default::default()
     });
     let mut reduction = reduce(height, width);
@@ -48,6 +54,11 @@ pub(super) fn decode(
     let divisor = reduction.divisor();
     decoder.set_scale(ScalingFactor::try_new(1, divisor as u32).map_err(convert)?);
     let (width, height) = (width.div_ceil(divisor), height.div_ceil(divisor));
+    let size = width * height * have;
+    // Only what is missing: zeroing the buffer anew would cost time with every image.
+    if image.pixels.capacity() < size {
+        make_room(FORMAT, &mut image.pixels, size)?;
+    }
     image.reshape(width, height, have);
     let info = decoder.decode_image_into(&mut image.pixels).map_err(convert)?;
     if info.warnings.iter().any(|w| matches!(w, DecodeWarning::TruncatedData { .. })) {
@@ -96,13 +107,17 @@ fn inverted_cmyk_to_rgb(cmyk: &[u8], rgb: &mut Vec<u8>) {
     rgb.extend(cmyk.as_chunks::<4>().0.iter().flat_map(color));
 }
 
-fn convert(error: JpegError) -> DecodeError {
+fn convert(error: JpegError, bounds: &Bounds) -> DecodeError {
     match error {
         JpegError::UnexpectedEof => DecodeError::Truncated { format: FORMAT },
         JpegError::Unsupported(reason) => unsupported(reason),
-        JpegError::LimitExceeded { .. } | JpegError::AllocationFailed { .. } => {
-            DecodeError::TooMuchMemory { format: FORMAT, reason: error.to_string() }
+        JpegError::LimitExceeded { what, .. } if what.contains("scan") => {
+            DecodeError::TooMuchWork { format: FORMAT, reason: error.to_string() }
         }
+        JpegError::LimitExceeded { .. } => {
+            DecodeError::TooMuchMemory { format: FORMAT, limit: bounds.memory, reason: error.to_string() }
+        }
+        JpegError::AllocationFailed { .. } => DecodeError::NoMemory { format: FORMAT, reason: error.to_string() },
         other => damaged(other.to_string()),
     }
 }

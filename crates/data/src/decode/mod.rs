@@ -2,8 +2,9 @@
 //!
 //! The format is read from the content, not the name: data sets are full of PNGs called `.jpg`. Grey becomes three
 //! equal channels, palettes are looked up, alpha is dropped without blending, animations give their first frame, and
-//! neither EXIF orientation nor colour profiles are applied. A network of one channel sees Pillow's `convert("L")`
-//! instead, and one of any other number what the file has.
+//! colour profiles are not applied. A network of one channel sees Pillow's `convert("L")` instead, and one of any other
+//! number what the file has. Photographs are turned upright as their EXIF data says (Pillow's `exif_transpose`), unless
+//! [`Orientation::AsStored`] is asked for.
 //!
 //! One deliberate difference: 16-bit greyscale keeps its high byte, as 16-bit colour does. Pillow saturates it, so
 //! that almost every such image turns white.
@@ -13,114 +14,25 @@
 
 mod bands;
 mod channels;
+mod error;
+mod exif;
 mod jpeg;
+mod limits;
+mod orientation;
 mod others;
+mod png;
+mod samples;
+mod tiff_jpeg;
+mod webp;
+
+pub use error::DecodeError;
+pub use limits::DecodeLimits;
+pub use orientation::Orientation;
 
 use crate::Image;
 use crate::source::RGB;
+use orientation::Turn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use thiserror::Error;
-
-/// Upper bounds on an image, checked before memory is allocated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DecodeLimits {
-    /// Width times height.
-    pub pixels: u64,
-    /// Bytes a decoder may hold at once, the image itself included. A progressive JPEG takes up to 12 a pixel.
-    pub memory: u64,
-    /// Bytes of the file.
-    pub file_bytes: u64,
-}
-
-impl Default for DecodeLimits {
-    fn default() -> Self {
-        Self { pixels: 1 << 28, memory: 4 << 30, file_bytes: 1 << 30 }
-    }
-}
-
-impl DecodeLimits {
-    fn check(&self, width: u64, height: u64) -> Result<(), DecodeError> {
-        if width == 0 || height == 0 {
-            return Err(DecodeError::Empty { width, height });
-        }
-        if width.saturating_mul(height) > self.pixels {
-            return Err(DecodeError::TooManyPixels { width, height, limit: self.pixels });
-        }
-        Ok(())
-    }
-}
-
-/// Why an image could not be decoded.
-#[derive(Debug, Error)]
-pub enum DecodeError {
-    /// No bytes at all.
-    #[error("the file is empty")]
-    NoBytes,
-    /// No known signature at the start.
-    #[error("not an image in a known format ({}); it starts with {start:02x?}", FORMATS)]
-    UnknownFormat {
-        /// The first bytes.
-        start: Vec<u8>,
-    },
-    /// The header promises more than the limits allow.
-    #[error("{width} x {height} pixels are more than the limit of {limit}")]
-    TooManyPixels {
-        /// Width in the header.
-        width: u64,
-        /// Height in the header.
-        height: u64,
-        /// [`DecodeLimits::pixels`].
-        limit: u64,
-    },
-    /// More memory would be needed than the limits allow.
-    #[error("decoding this {format} takes more memory than allowed: {reason}")]
-    TooMuchMemory {
-        /// The format of the content.
-        format: &'static str,
-        /// What the decoder said.
-        reason: String,
-    },
-    /// A side is zero.
-    #[error("the header says {width} x {height} pixels: there is nothing to see")]
-    Empty {
-        /// Width in the header.
-        width: u64,
-        /// Height in the header.
-        height: u64,
-    },
-    /// The data ends before the image does.
-    #[error("the {format} data is cut short: was the file copied or downloaded completely?")]
-    Truncated {
-        /// The format of the content.
-        format: &'static str,
-    },
-    /// The data contradicts itself.
-    #[error("damaged {format} data: {reason}")]
-    Damaged {
-        /// The format of the content.
-        format: &'static str,
-        /// What the decoder said.
-        reason: String,
-    },
-    /// Another number of channels than the network takes.
-    #[error("{format} data with {have} channel(s) where {want} are wanted")]
-    Channels {
-        /// The format of the content.
-        format: &'static str,
-        /// Channels there are.
-        have: usize,
-        /// Channels wanted.
-        want: usize,
-    },
-    /// A valid file of a kind that is not supported.
-    #[error("{format} of an unsupported kind ({reason}); convert it to 8-bit PNG or JPEG")]
-    Unsupported {
-        /// The format of the content.
-        format: &'static str,
-        /// The feature.
-        reason: String,
-    },
-}
 
 /// The formats, as messages list them.
 pub(crate) const FORMATS: &str = "JPEG, PNG, WebP, BMP, GIF, TIFF";
@@ -156,18 +68,35 @@ impl Reduction {
     }
 }
 
+/// Bytes of buffers that are kept from image to image: an image of 32 megapixels, and what only some images need.
+const KEPT_IMAGE: usize = 96 << 20;
+const KEPT_SCRATCH: usize = 24 << 20;
+
 /// Decodes files to images with a fixed number of channels. Reuses its buffers.
 pub struct Decoder {
     limits: DecodeLimits,
     channels: usize,
-    /// Pixels before their channels are converted.
+    orientation: Orientation,
+    /// Whether the last image was turned.
+    turned: bool,
+    /// Pixels before their channels are converted, or before they are turned.
     scratch: Vec<u8>,
 }
 
 impl Decoder {
-    /// A decoder to images with this number of channels.
+    /// A decoder to upright images with this number of channels.
     pub fn new(limits: DecodeLimits, channels: usize) -> Self {
-        Self { limits, channels, scratch: Vec::new() }
+        Self { limits, channels, orientation: Orientation::Upright, turned: false, scratch: Vec::new() }
+    }
+
+    /// The same with images of this orientation.
+    pub fn oriented(self, orientation: Orientation) -> Self {
+        Self { orientation, ..self }
+    }
+
+    /// Whether the last image was turned upright.
+    pub fn turned(&self) -> bool {
+        self.turned
     }
 
     /// Decodes a whole file into `image`, which is overwritten.
@@ -175,35 +104,48 @@ impl Decoder {
         self.decode_reduced(bytes, &mut |_, _| Reduction::None, image).map(|_| ())
     }
 
-    /// As [`Self::decode`], at a reduced size where the format decodes that faster. `reduce` is called with height and width at
-    /// most once, and returns the reduction that is acceptable. Returns the reduction that was applied.
+    /// As [`Self::decode`], at a reduced size where the format decodes that faster. `reduce` is called with height and width
+    /// of the upright image at most once, and returns the reduction that is acceptable. Returns the reduction that was applied.
     pub fn decode_reduced(
         &mut self,
         bytes: &[u8],
         reduce: &mut dyn FnMut(usize, usize) -> Reduction,
         image: &mut Image,
     ) -> Result<Reduction, DecodeError> {
+        self.turned = false;
+        // A single huge image must not be paid for until the end of the run.
+        for (buffer, kept) in [(&mut self.scratch, KEPT_SCRATCH), (&mut image.pixels, KEPT_IMAGE)] {
+            if buffer.capacity() > kept {
+                *buffer = Vec::new();
+            }
+        }
         if bytes.is_empty() {
             return Err(DecodeError::NoBytes);
         }
         let Some(format) = Format::of(bytes) else {
             return Err(DecodeError::UnknownFormat { start: bytes[..bytes.len().min(8)].to_vec() });
         };
+        let turn = match self.orientation {
+            Orientation::Upright => format.turn(bytes),
+            Orientation::AsStored => Turn::NONE,
+        };
         let mut wanted = Reduction::None;
-        let decoded = self.guarded(
+        let mut reduction = self.guarded(
             bytes,
             format,
+            turn,
             &mut |height, width| {
-                wanted = reduce(height, width);
+                wanted = if turn.swaps_sides() { reduce(width, height) } else { reduce(height, width) };
                 wanted
             },
             image,
         );
-        if decoded.is_ok() || wanted == Reduction::None {
-            return decoded;
+        if reduction.is_err() && wanted != Reduction::None {
+            // The limits apply to the full size: whether an image is readable must not depend on the reduction.
+            reduction = self.guarded(bytes, format, turn, &mut |_, _| Reduction::None, image);
         }
-        // The limits apply to the full size: whether an image is readable must not depend on the reduction.
-        self.guarded(bytes, format, &mut |_, _| Reduction::None, image)
+        self.turned = turn != Turn::NONE && reduction.is_ok();
+        reduction
     }
 
     /// Decodes, and turns a panic into an error: decoders of damaged data are the code most likely to hit a bounds check.
@@ -212,17 +154,29 @@ impl Decoder {
         &mut self,
         bytes: &[u8],
         format: Format,
+        turn: Turn,
         reduce: &mut dyn FnMut(usize, usize) -> Reduction,
         image: &mut Image,
     ) -> Result<Reduction, DecodeError> {
-        let Self { limits, channels, scratch } = self;
+        let Self { limits, channels: want, scratch, .. } = self;
+        let bounds = &limits.of_file(bytes.len());
         let whole = |()| Reduction::None;
-        let decoded = catch_unwind(AssertUnwindSafe(|| match format {
-            Format::Jpeg => jpeg::decode(bytes, limits, *channels, reduce, scratch, image),
-            Format::Other(_, image::ImageFormat::Tiff) if !matches!(channels, 1 | 3) => {
-                bands::decode(bytes, limits, *channels, image).map(whole)
+        let decoded = catch_unwind(AssertUnwindSafe(|| {
+            if let Format::Other(_, image::ImageFormat::Tiff) = format {
+                tiff_jpeg::check(bytes)?;
             }
-            Format::Other(name, format) => others::decode(bytes, name, format, limits, *channels, image).map(whole),
+            let reduction = match format {
+                Format::Jpeg => jpeg::decode(bytes, bounds, *want, reduce, scratch, image)?,
+                Format::Png => png::decode(bytes, bounds, *want, scratch, image).map(whole)?,
+                Format::Other(_, image::ImageFormat::Tiff) if !matches!(want, 1 | 3) => {
+                    bands::decode(bytes, bounds, *want, image).map(whole)?
+                }
+                Format::Other(name, kind) => {
+                    others::decode(bytes, name, kind, bounds, *want, scratch, image).map(whole)?
+                }
+            };
+            turn.apply(format.name(), image, scratch)?;
+            Ok(reduction)
         }));
         decoded.unwrap_or_else(|_| {
             Err(DecodeError::Damaged { format: format.name(), reason: "the decoder gave up on it".to_owned() })
@@ -236,7 +190,8 @@ impl Decoder {
         (height, width, have): (usize, usize, usize),
         image: &mut Image,
     ) -> Result<(), DecodeError> {
-        self.limits.check(width as u64, height as u64)?;
+        self.turned = false;
+        self.limits.of_pixels().check(width as u64, height as u64)?;
         let size = [height, width, have].iter().try_fold(1usize, |n, &side| n.checked_mul(side));
         if size != Some(pixels.len()) {
             let reason = format!("{} bytes for {width} x {height} x {have}", pixels.len());
@@ -246,6 +201,12 @@ impl Decoder {
         (image.width, image.height, image.channels) = (width, height, self.channels);
         Ok(())
     }
+}
+
+/// Empties a buffer and makes room in it. Memory that the system does not have costs one image, not the run.
+fn make_room(format: &'static str, buffer: &mut Vec<u8>, bytes: usize) -> Result<(), DecodeError> {
+    buffer.clear();
+    buffer.try_reserve_exact(bytes).map_err(|error| DecodeError::NoMemory { format, reason: error.to_string() })
 }
 
 /// What to call pixels that come without a format around them.
@@ -262,6 +223,7 @@ pub fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<Image, DecodeError>
 #[derive(Clone, Copy)]
 enum Format {
     Jpeg,
+    Png,
     Other(&'static str, image::ImageFormat),
 }
 
@@ -271,7 +233,7 @@ impl Format {
         let riff = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
         Some(match bytes {
             [0xff, 0xd8, 0xff, ..] => Format::Jpeg,
-            [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a, ..] => Format::Other("PNG", F::Png),
+            [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a, ..] => Format::Png,
             [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Format::Other("GIF", F::Gif),
             [b'B', b'M', ..] => Format::Other("BMP", F::Bmp),
             [b'I', b'I', 42, 0, ..] | [b'M', b'M', 0, 42, ..] => Format::Other("TIFF", F::Tiff),
@@ -283,7 +245,20 @@ impl Format {
     fn name(&self) -> &'static str {
         match self {
             Format::Jpeg => "JPEG",
+            Format::Png => "PNG",
             Format::Other(name, _) => name,
         }
+    }
+    /// How the file says that it has to be turned to be upright.
+    fn turn(&self, bytes: &[u8]) -> Turn {
+        let exif = match self {
+            Format::Jpeg => exif::of_jpeg(bytes),
+            Format::Png => exif::of_png(bytes),
+            Format::Other(_, image::ImageFormat::WebP) => webp::exif(bytes),
+            // EXIF data is the beginning of a TIFF file.
+            Format::Other(_, image::ImageFormat::Tiff) => Some(bytes),
+            Format::Other(..) => None,
+        };
+        exif.and_then(exif::orientation).map_or(Turn::NONE, Turn::of_exif)
     }
 }

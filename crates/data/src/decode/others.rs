@@ -1,53 +1,87 @@
-//! PNG, WebP, BMP, GIF and TIFF through the `image` crate, and their many pixel layouts.
+//! WebP, BMP, GIF and TIFF through the `image` crate.
 
-use super::{DecodeError, DecodeLimits, channels};
+use super::limits::Bounds;
+use super::{DecodeError, samples, webp};
 use crate::Image;
-use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
+use image::{ColorType, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 use std::io::{Cursor, ErrorKind};
 
 pub(super) fn decode(
     bytes: &[u8],
-    name: &'static str,
-    format: ImageFormat,
-    limits: &DecodeLimits,
+    format: &'static str,
+    kind: ImageFormat,
+    bounds: &Bounds,
     want: usize,
+    scratch: &mut Vec<u8>,
     image: &mut Image,
 ) -> Result<(), DecodeError> {
-    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
-    let mut allowed = Limits::no_limits();
-    allowed.max_alloc = Some(limits.memory);
-    reader.limits(allowed.clone());
-    let decoder = reader.into_decoder().map_err(|e| convert(name, e))?;
-    let (width, height) = decoder.dimensions();
-    limits.check(width.into(), height.into())?;
-    allowed.reserve(decoder.total_bytes()).map_err(|e| convert(name, e))?;
-    let decoded = DynamicImage::from_decoder(decoder).map_err(|e| convert(name, e))?;
-    let (width, height) = (decoded.width() as usize, decoded.height() as usize);
-    let (have, pixels) = match decoded {
-        DynamicImage::ImageLuma8(image) => (1, image.into_raw()),
-        DynamicImage::ImageLumaA8(image) => (2, image.into_raw()),
-        DynamicImage::ImageRgb8(image) => (3, image.into_raw()),
-        DynamicImage::ImageRgba8(image) => (4, image.into_raw()),
-        DynamicImage::ImageLuma16(image) => (1, high_bytes(image.into_raw())),
-        DynamicImage::ImageLumaA16(image) => (2, high_bytes(image.into_raw())),
-        DynamicImage::ImageRgb16(image) => (3, high_bytes(image.into_raw())),
-        DynamicImage::ImageRgba16(image) => (4, high_bytes(image.into_raw())),
-        other => {
-            return Err(DecodeError::Unsupported { format: name, reason: format!("{:?} pixels", other.color()) });
-        }
+    // A WebP decoder takes memory for what its frames claim, so these are looked at first.
+    let of_frames = if kind == ImageFormat::WebP { webp::check(bytes)? } else { 0 };
+    let convert = |error| match convert(format, error, bounds) {
+        DecodeError::Damaged { .. } if is_cut_short(bytes, kind) => DecodeError::Truncated { format },
+        other => other,
     };
-    channels::convert(name, &pixels, have, want, &mut image.pixels)?;
-    (image.width, image.height, image.channels) = (width, height, want);
-    Ok(())
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), kind);
+    reader.limits(limits(bounds.memory));
+    let mut decoder = reader.into_decoder().map_err(convert)?;
+    let (width, height) = decoder.dimensions();
+    bounds.check(width.into(), height.into())?;
+    let (channels, is_wide) = match decoder.color_type() {
+        ColorType::L8 => (1, false),
+        ColorType::La8 => (2, false),
+        ColorType::Rgb8 => (3, false),
+        ColorType::Rgba8 => (4, false),
+        ColorType::L16 => (1, true),
+        ColorType::La16 => (2, true),
+        ColorType::Rgb16 => (3, true),
+        ColorType::Rgba16 => (4, true),
+        other => return Err(DecodeError::Unsupported { format, reason: format!("{other:?} pixels") }),
+    };
+    let layout = samples::Layout {
+        format,
+        width: width as usize,
+        height: height as usize,
+        channels,
+        wide: is_wide.then_some(samples::HighByte::Native),
+    };
+    let pixels = u64::from(width) * u64::from(height);
+    let inside = match kind {
+        // It hands over a copy of what it has decoded.
+        ImageFormat::Tiff => decoder.total_bytes(),
+        // Indices of colours.
+        ImageFormat::Gif => pixels,
+        _ => of_frames,
+    };
+    let bounds = &bounds.take(format, inside)?;
+    // For what is neither the image nor what it is made from. The frame of a GIF may be larger than its screen: four bytes
+    // for a pixel of it count, and one that does not.
+    let left = bounds.left().saturating_sub(layout.need(want));
+    let allowed = if kind == ImageFormat::Tiff { inside + left } else { left / 5 * 4 };
+    decoder.set_limits(limits(allowed)).map_err(convert)?;
+    samples::read(&layout, bounds, want, scratch, image, |buffer| decoder.read_image(buffer).map_err(convert))
 }
 
-fn high_bytes(values: Vec<u16>) -> Vec<u8> {
-    values.into_iter().map(|v| (v >> 8) as u8).collect()
+/// Whether a file that cannot be decoded ends before it says it does. Decoders call that damage of one kind or another.
+fn is_cut_short(bytes: &[u8], kind: ImageFormat) -> bool {
+    match kind {
+        ImageFormat::WebP => webp::is_cut_short(bytes),
+        // The byte that ends every GIF.
+        ImageFormat::Gif => bytes.last() != Some(&0x3b),
+        _ => false,
+    }
 }
 
-fn convert(format: &'static str, error: ImageError) -> DecodeError {
+fn limits(memory: u64) -> Limits {
+    let mut limits = Limits::no_limits();
+    limits.max_alloc = Some(memory);
+    limits
+}
+
+fn convert(format: &'static str, error: ImageError, bounds: &Bounds) -> DecodeError {
     match error {
-        ImageError::Limits(limit) => DecodeError::TooMuchMemory { format, reason: limit.to_string() },
+        ImageError::Limits(limit) => {
+            DecodeError::TooMuchMemory { format, limit: bounds.memory, reason: limit.to_string() }
+        }
         ImageError::Unsupported(what) => DecodeError::Unsupported { format, reason: what.to_string() },
         ImageError::IoError(e) if e.kind() == ErrorKind::UnexpectedEof => DecodeError::Truncated { format },
         other => DecodeError::Damaged { format, reason: other.to_string() },

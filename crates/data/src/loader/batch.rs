@@ -49,6 +49,8 @@ pub struct Batch {
     pub groups: Vec<CropGroup>,
     /// Unreadable images, each reported only in the first batch that it was missing from.
     pub substituted: Vec<BadSample>,
+    /// How many images were turned upright, each counted only in the first batch that shows it.
+    pub turned: usize,
 }
 
 /// An unreadable image.
@@ -121,6 +123,8 @@ impl BatchShape {
 pub(super) struct Filled {
     /// The image shown; none if no readable one was found.
     pub sample: Option<u64>,
+    /// Whether it was turned upright.
+    pub turned: bool,
     /// Unreadable images that were skipped before it.
     pub bad: Vec<BadSample>,
 }
@@ -136,11 +140,14 @@ pub(super) struct Pending {
 }
 
 /// The part of a pending batch that workers write to.
+#[derive(Default)]
 pub(super) struct Content {
     pub samples: Vec<u64>,
     pub groups: Vec<CropGroup>,
     /// Unreadable images with the sample they were to be, in no particular order.
     pub bad: Vec<(usize, Vec<BadSample>)>,
+    /// Images that were turned upright, in no particular order.
+    pub turned: Vec<u64>,
     /// Whether some sample found no readable image.
     pub unfilled: bool,
     /// The panic of a worker: the image's name and the message.
@@ -156,7 +163,7 @@ impl Pending {
         groups: Vec<CropGroup>,
     ) -> Self {
         let samples = vec![0; batch_size];
-        let content = Content { samples, groups, bad: Vec::new(), unfilled: false, panic: None };
+        let content = Content { samples, groups, ..Content::default() };
         Self { place, order, shard, batch_size, done: AtomicUsize::new(0), content: Mutex::new(content) }
     }
 
@@ -196,6 +203,9 @@ impl Pending {
                     None => content.unfilled = true,
                     Some(sample) => {
                         content.samples[slot] = sample;
+                        if filled.turned {
+                            content.turned.push(sample);
+                        }
                         content.copy_views(slot, self.batch_size, scratch.views());
                     }
                 }

@@ -17,9 +17,10 @@ pub use batch::{BadSample, Batch, CropGroup};
 pub use order::{Shard, batches_per_epoch, epoch_order};
 pub use scratch::Decoding;
 
+use crate::decode::Orientation;
 use crate::source::Source;
 use crate::transform::MAX_CHANNELS;
-use crate::views::{MultiCrop, ViewsError};
+use crate::views::{GLOBAL_VIEWS, MultiCrop, ViewsError};
 use batch::{Content, Pending};
 use order::{Place, Schedule};
 use std::collections::HashSet;
@@ -48,11 +49,31 @@ pub struct LoaderConfig {
     pub channels: usize,
     /// Whether JPEGs may be decoded at a reduced size.
     pub decoding: Decoding,
+    /// Whether photographs are turned upright.
+    pub orientation: Orientation,
     /// Whether the loader does the pixel operations (colours, blur, solarisation). If not, batches carry their parameters:
     /// see [`CropGroup::finish`].
     pub finish: bool,
     /// Share of the source's images that may be unreadable; more are an error.
     pub max_bad_share: f64,
+}
+
+impl LoaderConfig {
+    /// Bytes of the views of one sample.
+    pub fn sample_bytes(&self) -> u64 {
+        let of = |(height, width): (usize, usize), views: usize| {
+            [height, width, self.channels, views].iter().fold(1u64, |bytes, &n| bytes.saturating_mul(n as u64))
+        };
+        let views = &self.views;
+        of(views.global_size, GLOBAL_VIEWS).saturating_add(of(views.local_size, views.local_crops))
+    }
+
+    /// About how many bytes the loader takes at once: the batches prepared ahead and the one in use, and the views that
+    /// workers make. Images as they are read come to that.
+    pub fn memory(&self) -> u64 {
+        let samples = (self.prefetch as u64 + 1).saturating_mul(self.batch_size as u64) + self.workers as u64;
+        samples.saturating_mul(self.sample_bytes())
+    }
 }
 
 impl Default for LoaderConfig {
@@ -67,6 +88,7 @@ impl Default for LoaderConfig {
             views: MultiCrop::default(),
             channels: 3,
             decoding: Decoding::Exact,
+            orientation: Orientation::Upright,
             finish: true,
             max_bad_share: 0.05,
         }
@@ -177,6 +199,8 @@ pub struct Loader {
     /// Unreadable images that have been reported, in that order.
     named: Vec<BadSample>,
     named_indices: HashSet<u64>,
+    /// Images that were turned upright and counted.
+    turned: HashSet<u64>,
     waited: Duration,
     failed: bool,
 }
@@ -232,6 +256,7 @@ impl Loader {
             batches_per_epoch,
             named: Vec::new(),
             named_indices: HashSet::new(),
+            turned: HashSet::new(),
             waited: Duration::ZERO,
             failed: false,
         };
@@ -305,7 +330,7 @@ impl Loader {
         self.shared.work.notify_all();
         self.waited += started.elapsed();
         Ok(pending.map(|pending| {
-            let empty = Content { samples: vec![], groups: vec![], bad: vec![], unfilled: false, panic: None };
+            let empty = Content::default();
             let content = std::mem::replace(&mut *pending.content(), empty);
             (pending, content)
         }))
@@ -334,8 +359,9 @@ impl Loader {
             return Err(LoaderError::NothingReadable { images, first: first() });
         }
         let (Place { epoch, position }, keys) = (pending.place, pending.keys());
-        let Content { samples, groups, .. } = content;
-        Ok(Batch { epoch, position, samples, keys, groups, substituted })
+        let Content { samples, groups, turned, .. } = content;
+        let turned = turned.into_iter().filter(|&sample| self.turned.insert(sample)).count();
+        Ok(Batch { epoch, position, samples, keys, groups, substituted, turned })
     }
 }
 

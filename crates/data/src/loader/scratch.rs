@@ -3,7 +3,7 @@
 use super::timing::Timing;
 use crate::source::{ReadError, Reader, Source};
 use crate::views::{ViewMaker, ViewParams, reduction};
-use crate::{DecodeLimits, Image, decode::Reduction};
+use crate::{DecodeLimits, Image, Orientation, decode::Reduction};
 use std::time::{Duration, Instant};
 
 /// Whether JPEGs may be decoded at a reduced size.
@@ -48,10 +48,10 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    pub(super) fn new(channels: usize, views: usize) -> Self {
+    pub(super) fn new(channels: usize, views: usize, orientation: Orientation) -> Self {
         let blank = Image::black(1, 1, channels);
         Self {
-            reader: Reader::new(DecodeLimits::default(), channels),
+            reader: Reader::new(DecodeLimits::default(), channels).oriented(orientation),
             index: 0,
             divisor: 1,
             params: Vec::with_capacity(views),
@@ -88,6 +88,11 @@ impl Scratch {
         self.timing = Timing { fetch, decode: start.elapsed().saturating_sub(fetch), views: Duration::ZERO };
         self.divisor = done?.divisor();
         Ok(())
+    }
+
+    /// Whether the image that was read was turned upright.
+    pub(super) fn turned(&self) -> bool {
+        self.reader.turned()
     }
 
     /// Makes all views of the image that was read; without `finish`, crops and resizes only.

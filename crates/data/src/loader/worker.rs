@@ -83,7 +83,7 @@ impl Shared {
 
     /// The main loop of a worker.
     pub(super) fn run(&self) {
-        let mut scratch = Scratch::new(self.config.channels, self.config.views.count());
+        let mut scratch = Scratch::new(self.config.channels, self.config.views.count(), self.config.orientation);
         while let Some((pending, slot)) = self.take() {
             let filled = catch_unwind(AssertUnwindSafe(|| self.fill(&pending, slot, &mut scratch))).map_err(|panic| {
                 let index = scratch.index;
@@ -156,7 +156,7 @@ impl Shared {
                 Ok(()) => {
                     scratch.make_views(self.config.finish);
                     self.timings.add(scratch.timing);
-                    return Filled { sample: Some(index.into()), bad };
+                    return Filled { sample: Some(index.into()), turned: scratch.turned(), bad };
                 }
                 Err(sample) => bad.push(sample),
             }
@@ -164,7 +164,7 @@ impl Shared {
                 break;
             }
         }
-        Filled { sample: None, bad }
+        Filled { sample: None, turned: false, bad }
     }
 
     /// Reads an image into `scratch` and draws the parameters of its views.
@@ -180,7 +180,7 @@ impl Shared {
         // I/O errors and lack of memory may be transient, and a resumed run would try again.
         let passing = match &error {
             ReadError::Io { .. } => true,
-            ReadError::Decode { source, .. } => matches!(source, DecodeError::TooMuchMemory { .. }),
+            ReadError::Decode { source, .. } => matches!(source, DecodeError::NoMemory { .. }),
             _ => false,
         };
         let (reason, lasting) = (error.reason(), !passing);

@@ -2,8 +2,11 @@
 
 use super::{ReadError, Source, Stored};
 use crate::Image;
-use crate::decode::{DecodeLimits, Decoder, Reduction};
+use crate::decode::{DecodeLimits, Decoder, Orientation, Reduction};
 use std::time::{Duration, Instant};
+
+/// Bytes of the file buffer that are kept from image to image. A single huge file must not be paid for until the end.
+const KEPT_BYTES: usize = 64 << 20;
 
 /// Reads and decodes images of any source with buffers that are reused from image to image. One for each thread.
 pub struct Reader {
@@ -14,9 +17,19 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of images with this number of channels: 3 for colour, 1 for grey.
+    /// A reader of upright images with this number of channels: 3 for colour, 1 for grey.
     pub fn new(limits: DecodeLimits, channels: usize) -> Self {
         Self { limits, bytes: Vec::new(), decoder: Decoder::new(limits, channels), fetch_time: Duration::ZERO }
+    }
+
+    /// The same with images of this orientation.
+    pub fn oriented(self, orientation: Orientation) -> Self {
+        Self { decoder: self.decoder.oriented(orientation), ..self }
+    }
+
+    /// Whether the last image was turned upright.
+    pub fn turned(&self) -> bool {
+        self.decoder.turned()
     }
 
     /// Reads image `index` into `image`, which is overwritten even if reading fails.
@@ -34,6 +47,9 @@ impl Reader {
     ) -> Result<Reduction, ReadError> {
         if index >= source.len() {
             return Err(ReadError::NoSuchImage { index, len: source.len() });
+        }
+        if self.bytes.capacity() > KEPT_BYTES {
+            self.bytes = Vec::new();
         }
         let start = Instant::now();
         let stored = source.fetch(index, &self.limits, &mut self.bytes);

@@ -4,14 +4,15 @@
 //! they do not converge. So whatever depends on the size of the data, of the images or of the batch is a rule here, with
 //! its reason, anchored where the published values are: at ImageNet's size and batch 1024 the rules give those back.
 
-use data::Decoding;
+use data::{Decoding, Orientation};
 use model::Arch;
 
 use super::check::{Facts, check, check_scope};
+use super::early::{RESIDUAL, RGB};
 use super::error::RecipeError;
 use super::explain::Origin;
 use super::fields::{Given, RawRecipe, Recipe, Sourced};
-use super::values::{Centering, Interval, MethodName, Prototypes, ResidualStream, Size};
+use super::values::{Centering, Interval, MethodName, Prototypes, Size};
 
 trait Fill<T> {
     /// What was given, or the usual value.
@@ -48,39 +49,7 @@ impl<T> Fill<T> for Option<Given<T>> {
     }
 }
 
-/// Channels of an ordinary image.
-const RGB: usize = 3;
-/// The residual stream of a GPU.
-const RESIDUAL: ResidualStream = ResidualStream::Bf16;
-
 impl RawRecipe {
-    /// Channels that images will be brought to. The data is looked at before the recipe is complete.
-    pub fn channels(&self) -> usize {
-        self.channels.as_ref().map_or(RGB, |given| given.value)
-    }
-
-    /// The method that will train.
-    pub fn method(&self) -> MethodName {
-        self.method.as_ref().map_or(MethodName::Dino, |given| given.value)
-    }
-
-    /// What the prototypes' norms will mean.
-    pub fn prototypes(&self) -> Prototypes {
-        self.prototypes.as_ref().map_or(Prototypes::Vmf, |given| given.value)
-    }
-
-    /// Element type of the residual stream. The device is opened before the data is looked at.
-    pub fn residual_stream(&self) -> ResidualStream {
-        self.residual_stream.as_ref().map_or(RESIDUAL, |given| given.value)
-    }
-
-    /// Lowers a batch that was asked for to what the data has: for those who want the views and not the training.
-    pub fn limit_batch(&mut self, images: usize) {
-        if let Some(given) = &mut self.batch_size {
-            given.value = given.value.min(images);
-        }
-    }
-
     /// Fills every gap for this data and checks the whole.
     pub fn resolve(self, facts: &Facts) -> Result<Recipe, RecipeError> {
         if facts.images == 0 || facts.size().short() == 0 {
@@ -129,6 +98,7 @@ impl RawRecipe {
             drop_path: self.drop_path.or_default(0.1),
             channels: self.channels.or_default(RGB),
             decoding: self.decoding.or_default(Decoding::Exact),
+            orientation: self.orientation.or_default(Orientation::Upright),
             global_size,
             local_size,
             local_crops,

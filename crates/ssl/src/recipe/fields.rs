@@ -1,6 +1,6 @@
 //! The keys of a recipe, declared once: name, type, allowed values, and whether a resumed run may change them.
 
-use data::Decoding;
+use data::{Decoding, Orientation};
 use model::Arch;
 use toml::Value;
 
@@ -199,6 +199,8 @@ recipe! {
     channels: usize, Rule::Whole(1, data::transform::MAX_CHANNELS as u64), Fixed, EVERY;
     /// Whether large photographs may be decoded smaller than they are.
     decoding: Decoding, Rule::Choice(&Decoding::NAMES), Fixed, EVERY;
+    /// Whether photographs are turned upright by their EXIF data.
+    orientation: Orientation, Rule::Choice(&Orientation::NAMES), Fixed, EVERY;
     /// Size of the two global views in pixels.
     global_size: Size, Rule::Size, Fixed, EVERY;
     /// Size of the local views in pixels.

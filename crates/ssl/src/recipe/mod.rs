@@ -16,6 +16,7 @@
 mod budget;
 mod check;
 mod derive;
+mod early;
 mod error;
 mod explain;
 mod fields;

@@ -30,7 +30,8 @@ impl RawRecipe {
     /// The `[data]` table of a saved configuration is passed over, so that one run's `config.toml` is another's recipe.
     pub fn from_toml(text: &str, place: &str) -> Result<Self, RecipeError> {
         let mut raw = Self::default();
-        for (key, value) in &parse(text, place)? {
+        let table = parse(text, place)?;
+        for (key, value) in &table {
             if key == FACTS && value.is_table() {
                 continue;
             }
@@ -39,6 +40,10 @@ impl RawRecipe {
                 None => place.to_owned(),
             };
             raw.set(key, value, &place)?;
+        }
+        // A saved configuration has every key of its time.
+        if table.get(FACTS).is_some_and(Value::is_table) {
+            raw.keep_as_stored(&format!("{place}, which is older than this key"));
         }
         Ok(raw)
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use data::Decoding;
+use data::{Decoding, Orientation};
 use model::Arch;
 use toml::Value;
 
@@ -107,6 +107,15 @@ impl Setting for Arch {
 impl Setting for Decoding {
     fn read(value: &Value, _: &Rule) -> Option<Self> {
         Decoding::of_name(value.as_str()?)
+    }
+    fn show(&self) -> String {
+        format!("\"{}\"", self.name())
+    }
+}
+
+impl Setting for Orientation {
+    fn read(value: &Value, _: &Rule) -> Option<Self> {
+        Orientation::of_name(value.as_str()?)
     }
     fn show(&self) -> String {
         format!("\"{}\"", self.name())

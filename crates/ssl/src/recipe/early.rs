@@ -1,0 +1,51 @@
+//! What is needed of a recipe before it is complete: to open the device, and to look at the data that it is derived from.
+
+use data::Orientation;
+
+use super::fields::{Given, RawRecipe};
+use super::values::{MethodName, Prototypes, ResidualStream};
+
+/// Channels of an ordinary image.
+pub(super) const RGB: usize = 3;
+/// The residual stream of a GPU.
+pub(super) const RESIDUAL: ResidualStream = ResidualStream::Bf16;
+
+impl RawRecipe {
+    /// Channels that images will be brought to. The data is looked at before the recipe is complete.
+    pub fn channels(&self) -> usize {
+        self.channels.as_ref().map_or(RGB, |given| given.value)
+    }
+
+    /// Whether images will be turned upright. The data is looked at before the recipe is complete.
+    pub fn orientation(&self) -> Orientation {
+        self.orientation.as_ref().map_or(Orientation::Upright, |given| given.value)
+    }
+
+    /// Takes images as they are stored, unless something else is said: what a configuration from before there was a choice
+    /// means.
+    pub(super) fn keep_as_stored(&mut self, place: &str) {
+        self.orientation.get_or_insert_with(|| Given { value: Orientation::AsStored, place: place.to_owned() });
+    }
+
+    /// The method that will train.
+    pub fn method(&self) -> MethodName {
+        self.method.as_ref().map_or(MethodName::Dino, |given| given.value)
+    }
+
+    /// What the prototypes' norms will mean.
+    pub fn prototypes(&self) -> Prototypes {
+        self.prototypes.as_ref().map_or(Prototypes::Vmf, |given| given.value)
+    }
+
+    /// Element type of the residual stream. The device is opened before the data is looked at.
+    pub fn residual_stream(&self) -> ResidualStream {
+        self.residual_stream.as_ref().map_or(RESIDUAL, |given| given.value)
+    }
+
+    /// Lowers a batch that was asked for to what the data has: for those who want the views and not the training.
+    pub fn limit_batch(&mut self, images: usize) {
+        if let Some(given) = &mut self.batch_size {
+            given.value = given.value.min(images);
+        }
+    }
+}
