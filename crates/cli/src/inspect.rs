@@ -27,7 +27,7 @@ fn of_run(path: &Path) -> Result<String, CliError> {
     let recipe = recipe::of_run(&run)?;
     let total = recipe.total_steps();
     let facts = recipe.facts();
-    let mut text = format!("{}: a run of {}\n", path.display(), in_words(&recipe)?);
+    let mut text = format!("{}: a run of {}\n", text::shown(path), in_words(&recipe)?);
     let labels = if facts.labelled { "labelled" } else { "without labels" };
     line(&mut text, "data", &format!("{}, {} (the median), {labels}", count(facts.images, "image"), facts.size()));
     line(&mut text, "recipe", &summary(&recipe));
@@ -159,7 +159,7 @@ fn short(x: f64) -> String {
 
 fn of_file(path: &Path) -> Result<String, CliError> {
     let file = WeightsFile::open(path)?;
-    let mut text = format!("{}: {}", path.display(), file.summary());
+    let mut text = format!("{}: {}", text::shown(path), file.summary());
     if file.metadata().get("format").is_some_and(|format| format == eval::FEATURES_FORMAT) {
         text += "features, a row for each image: `names` and `class_names` beside them are JSON\n";
         return Ok(text);

@@ -25,6 +25,7 @@ mod terminal;
 mod views;
 mod weights;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -34,14 +35,25 @@ use crate::args::{BenchCommand, Cli, Command, EvalCommand};
 use crate::error::CliError;
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| with_key_tip(error).exit());
+    let cli = Cli::try_parse().unwrap_or_else(|error| with_key_tip(shown(error)).exit());
     match run(&cli.command) {
         Ok(status) => status,
         Err(error) => {
-            output::note(&format!("error: {}", error::message(&error)));
+            output::note(&format!("error: {}", output::with_shown_arguments(&error::message(&error))));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error of the command line quotes its arguments, which may be names of files: a shell has put them there for a `*`.
+/// Where one of them could steer the terminal, the error is that of the same arguments as they are shown.
+fn shown(error: clap::Error) -> clap::Error {
+    let is_odd = |argument: &OsString| argument.to_str().is_none_or(|argument| !text::is_plain(argument));
+    if !std::env::args_os().any(|argument| is_odd(&argument)) {
+        return error;
+    }
+    let arguments = std::env::args_os().map(|argument| text::escape_name(argument.as_encoded_bytes()).into_owned());
+    Cli::try_parse_from(arguments).err().unwrap_or_else(|| clap::Error::new(error.kind()))
 }
 
 /// Flags exist for the keys of a recipe that are needed most; the tip for another key is how to set it.

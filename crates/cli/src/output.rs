@@ -1,5 +1,6 @@
 //! Results go to standard output, messages to standard error. Neither panics when it cannot be written: output is often
-//! piped into a program that stops reading.
+//! piped into a program that stops reading. Whatever a file or its name holds, nothing of it steers a terminal: this is
+//! the one place that prints, and it lets no control character through but line breaks and tabs.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -8,6 +9,7 @@ use crate::error::CliError;
 /// Prints a result to standard output.
 pub fn result(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
+    let text = text::message(text);
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     let written = write!(out, "{text}{newline}").and_then(|()| out.flush());
     match written {
@@ -20,7 +22,25 @@ pub fn result(text: &str) -> Result<(), CliError> {
 /// Prints a message to standard error.
 pub fn note(text: &str) {
     // There is nobody to tell that standard error cannot be written.
-    _ = writeln!(io::stderr().lock(), "{text}");
+    _ = writeln!(io::stderr().lock(), "{}", text::message(text));
+}
+
+/// Prints a result as one line of JSON, in which every character that could steer a terminal is written as its number.
+pub fn json(value: &serde_json::Value) -> Result<(), CliError> {
+    let mut text = String::new();
+    for c in value.to_string().chars() {
+        if text::is_plain(c.encode_utf8(&mut [0; 4])) { text.push(c) } else { text += &format!("\\u{:04x}", c as u32) }
+    }
+    result(&text)
+}
+
+/// A message in which every argument of the command stands as it is shown, on one line: libraries quote paths as they
+/// were given, and a line break in one would pass for a line of ours.
+pub fn with_shown_arguments(text: &str) -> String {
+    let odd = |argument: &std::ffi::OsString| argument.as_encoded_bytes().iter().any(|byte| *byte < b' ');
+    std::env::args_os().skip(1).filter(odd).fold(text.to_owned(), |text, argument| {
+        text.replace(&*argument.to_string_lossy(), &text::escape_name(argument.as_encoded_bytes()))
+    })
 }
 
 /// Images per second with two significant digits or more: `0.87`, `4.2`, `3050`.
@@ -29,14 +49,33 @@ pub fn speed(per_second: f64) -> String {
     format!("{per_second:.digits$} img/s")
 }
 
-/// A word quoted for a POSIX shell, if it needs to be.
+/// A word quoted for a POSIX shell, if it needs to be. Control characters are written as bash, zsh and ksh read them.
 pub fn shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !text::is_plain(word) {
+        let quoted = word.replace('\\', "\\x5c").replace('\'', "\\x27");
+        return format!("$'{}'", steering_escaped(&quoted));
+    }
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
+}
+
+/// Each byte of a character that steers a terminal as `\xNN`.
+fn steering_escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        let mut buffer = [0; 4];
+        let bytes = c.encode_utf8(&mut buffer);
+        if text::is_plain(bytes) {
+            escaped += bytes
+        } else {
+            escaped.extend(bytes.bytes().map(|b| format!("\\x{b:02x}")))
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]
@@ -53,5 +92,6 @@ mod tests {
         assert_eq!(shell("synthetic:train=64,size=24"), "synthetic:train=64,size=24");
         assert_eq!(shell("my photos"), "'my photos'");
         assert_eq!(shell("it's"), r"'it'\''s'");
+        assert_eq!(shell("a'\n\\\u{1b}[2J"), r"$'a\x27\x0a\x5c\x1b[2J'");
     }
 }

@@ -47,7 +47,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let folder = RunFolder::open(&out, &recipe)?;
 
     if let Some(result) = finished(&folder, &recipe)? {
-        output::note(&format!("{}: this run is finished; give another --out to train anew", out.display()));
+        output::note(&format!("{}: this run is finished; give another --out to train anew", text::shown(&out)));
         print(&result, args, &out, &recipe)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -56,12 +56,14 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         output::note(&format!("changed from here on: {difference}"));
     }
     let held_out = images::open_held_out(&args.recipe.data);
+    let watched: Vec<_> = std::iter::once(&train).chain(held_out.as_ref().ok()).cloned().collect();
     let knn = online_knn::of_recipe(&recipe, train.clone(), held_out, read, args.device.host(&device.device)?)?;
     let evaluated = knn.as_ref().map(|_| evaluated_at_once(&recipe, read));
 
     let console = Console::new(recipe.total_steps());
     let stop = Stop::listen(&console)?;
-    let (mut terminal, mut knn) = (Terminal::new(&console, recipe.epochs()), OnlineEvaluation::new(knn));
+    let mut terminal = Terminal::new(&console, recipe.epochs()).watching(watched);
+    let mut knn = OnlineEvaluation::new(knn);
     let opened = pretraining::open(&device.device, &recipe, &*method, folder, train, evaluated, &mut terminal);
     let trained = opened.map_err(CliError::from).and_then(|mut trainer| {
         terminal.begin(trainer.step(), recipe.total_steps(), &device.device.describe());
@@ -79,7 +81,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
             recipe.total_steps()
         ));
         if args.json {
-            output::result(&json!({ "outcome": "stopped", "steps": step }).to_string())?;
+            output::json(&json!({ "outcome": "stopped", "steps": step }))?;
         }
         Ok(ExitCode::from(stop.status()))
     };
@@ -123,7 +125,7 @@ fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path) {
     output::note(&format!(
         "device  {}\ndata    {data}\nrun     {}: {} in {} of {per_epoch}\nrecipe\n{}",
         device.describe(),
-        out.display(),
+        text::shown(out),
         text::count(steps as usize, "step"),
         text::count(recipe.epochs(), "epoch"),
         recipe.table().trim_end()
@@ -195,9 +197,9 @@ fn print(result: &RunResult, args: &PretrainArgs, out: &Path, recipe: &Recipe) -
         return output::result(&outcome::table(result, out, &args.recipe.data, recipe));
     }
     let mut object = result.to_json();
-    object["run"] = json!(out.display().to_string());
-    object["weights"] = json!(out.join(BACKBONE_FILE).display().to_string());
-    output::result(&object.to_string())
+    object["run"] = json!(text::shown(out));
+    object["weights"] = json!(text::shown(&out.join(BACKBONE_FILE)));
+    output::json(&object)
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use data::{Source, Split};
+use data::Source;
 use ssl::recipe::{Facts, RawRecipe, Recipe};
 
-use crate::args::RecipeArgs;
+use crate::args::{RecipeArgs, SplitArg};
 use crate::error::CliError;
 use crate::images;
 
@@ -17,20 +17,20 @@ impl RecipeArgs {
     /// The training images, and the recipe with everything that was not asked for derived from them. [`Self::asked`] is
     /// called before, so that a typing error costs no time.
     pub fn open(&self, asked: RawRecipe) -> Result<(Arc<dyn Source>, Recipe), CliError> {
-        let (train, facts) = self.data(&asked)?;
+        let (train, facts) = self.data(&asked, SplitArg::Train)?;
         Ok((train, asked.resolve(&facts)?))
     }
 
     /// The same for somebody who only looks at images: a batch that the data cannot fill is nothing to them.
-    pub fn open_for_views(&self) -> Result<(Arc<dyn Source>, Recipe), CliError> {
+    pub fn open_for_views(&self, split: SplitArg) -> Result<(Arc<dyn Source>, Recipe), CliError> {
         let mut asked = self.asked(None)?;
-        let (train, facts) = self.data(&asked)?;
+        let (train, facts) = self.data(&asked, split)?;
         asked.limit_batch(facts.images);
         Ok((train, asked.resolve(&facts)?))
     }
 
-    fn data(&self, asked: &RawRecipe) -> Result<(Arc<dyn Source>, Facts), CliError> {
-        let train = images::open(&self.data, Split::Train)?;
+    fn data(&self, asked: &RawRecipe, split: SplitArg) -> Result<(Arc<dyn Source>, Facts), CliError> {
+        let train = images::open_chosen(&self.data, split)?;
         let facts = images::facts(&*train, asked.channels())?;
         Ok((train, facts))
     }

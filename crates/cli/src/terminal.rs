@@ -1,6 +1,8 @@
 //! A training run as a person at a terminal sees it.
 
-use data::BadSample;
+use std::sync::Arc;
+
+use data::{BadSample, Source};
 use train::{Monitor, Progress};
 
 use crate::output;
@@ -16,13 +18,20 @@ pub struct Terminal {
     epochs: usize,
     repeats: Repeats,
     skipped: usize,
+    /// Sources that may have something to say while they are read.
+    sources: Vec<Arc<dyn Source>>,
 }
 
 impl Terminal {
     /// For a run of this many epochs.
     pub fn new(console: &Console, epochs: usize) -> Self {
         let meter = Meter::new(console, "step");
-        Self { console: console.clone(), meter, epochs, repeats: Repeats::default(), skipped: 0 }
+        Self { console: console.clone(), meter, epochs, repeats: Repeats::default(), skipped: 0, sources: Vec::new() }
+    }
+
+    /// The same, which also says what comes up while these sources are read.
+    pub fn watching(self, sources: Vec<Arc<dyn Source>>) -> Self {
+        Self { sources, ..self }
     }
 
     /// Says that the step after `done` is under way, which can take a minute.
@@ -47,6 +56,9 @@ impl Monitor for Terminal {
             100.0 * data_wait
         );
         self.meter.show(step, total_steps, &about);
+        for news in self.sources.iter().flat_map(|source| source.take_news()) {
+            self.console.say(&format!("note: {news}"));
+        }
     }
 
     fn say(&mut self, text: &str) {

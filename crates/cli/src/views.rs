@@ -10,6 +10,7 @@ use ssl::setup::loader_config;
 
 use crate::args::ViewsArgs;
 use crate::error::CliError;
+use crate::images;
 use crate::output;
 use crate::output_file::{self, Input};
 
@@ -23,14 +24,15 @@ pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
     let recipe = args.recipe.recipe.as_deref().map(|path| Input::file("--recipe", path));
     output_file::check_outside(&args.out, &data)?;
     output_file::check(&args.out, args.force, &recipe.into_iter().chain([data]).collect::<Vec<_>>())?;
-    let (source, recipe) = args.recipe.open_for_views()?;
+    let (source, recipe) = args.recipe.open_for_views(args.split)?;
     output_file::check_unlisted(&args.out, &args.recipe.data, &*source)?;
     let config = loader_config(&recipe);
     let rows = rows(&source, &config, args.epoch.into(), args.images as usize)?;
+    images::say_news(&*source);
     let picture = sheet::draw(&rows, &config.views, !args.no_frames)?;
     files::replace_with(&args.out, &sheet::to_png(&picture)?)
         .map_err(|source| CliError::Picture { path: args.out.clone(), source })?;
-    output::result(&format!("{}\n{}", args.out.display(), legend(&rows, &config, args)))
+    output::result(&format!("{}\n{}", text::shown(&args.out), legend(&rows, &config, args)))
 }
 
 /// The first readable images of an epoch, each with its views. They come from the loader itself, so that they are what
@@ -96,7 +98,6 @@ fn legend(rows: &[Row], config: &LoaderConfig, args: &ViewsArgs) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::images;
     use data::augment::Filter;
     use data::{MultiCrop, Split};
 

@@ -37,7 +37,7 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
                 if !file.is_file() {
                     return Err(error);
                 }
-                output::note(&format!("no checkpoint of this run can be read; taking {}", file.display()));
+                output::note(&format!("no checkpoint of this run can be read; taking {}", text::shown(&file)));
                 of_run(&file, None, &recipe, device)?
             }
         }
@@ -59,7 +59,7 @@ pub fn load(path: &Path, device: &Device) -> Result<Weights, CliError> {
         true => format!("all {} tensors of the backbone ({})", report.matched, report.source()),
         false => report.to_string(),
     };
-    output::note(&format!("weights: {}: {found}", weights.path.display()));
+    output::note(&format!("weights: {}: {found}", text::shown(&weights.path)));
     Ok(weights)
 }
 

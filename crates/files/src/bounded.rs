@@ -167,11 +167,9 @@ mod tests {
             let there = read_line_bounded(&mut input, &mut line, &mut number, 3).unwrap();
             there.then(|| line.clone())
         };
-        assert_eq!([next(), next(), next(), next()].map(|line| line.map(|line| line.len())), [
-            Some(3),
-            Some(4),
-            Some(1),
-            None
-        ]);
+        assert_eq!(
+            [next(), next(), next(), next()].map(|line| line.map(|line| line.len())),
+            [Some(3), Some(4), Some(1), None]
+        );
     }
 }

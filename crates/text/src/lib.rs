@@ -45,6 +45,11 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Whether a text holds nothing that steers a terminal, ends a line or turns the direction of writing.
+pub fn is_plain(text: &str) -> bool {
+    !text.contains(steers)
+}
+
 /// The beginning of a text from a file, fit to be shown.
 pub fn excerpt(text: &str) -> Cow<'_, str> {
     match shortened(text, 100) {

@@ -116,7 +116,8 @@ mod tests {
 
     #[test]
     fn plain_names_stay_exactly_as_they_are() {
-        for name in ["a.jpg", "Füße/猫 1.png", r"C:\photos\new.jpg", r"\", r"\\x4", r"\xAB", "\u{feff}a", "it's \"b\""] {
+        for name in ["a.jpg", "Füße/猫 1.png", r"C:\photos\new.jpg", r"\", r"\\x4", r"\xAB", "\u{feff}a", "it's \"b\""]
+        {
             assert!(matches!(escape_name(name.as_bytes()), Cow::Borrowed(shown) if shown == name), "{name}");
             assert_eq!(*unescape_name(name), *name.as_bytes());
         }

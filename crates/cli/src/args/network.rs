@@ -18,7 +18,7 @@ pub struct FeaturesArgs {
     /// File to write: .safetensors (features, labels, names) or .npy (features alone)
     #[arg(long, value_name = "F")]
     pub out: PathBuf,
-    /// Which split of the data, where it has two
+    /// Which images, where the data has two splits
     #[arg(long, value_enum, default_value_t = SplitArg::Train)]
     pub split: SplitArg,
     /// Replace the file if it exists. Inputs of the command are never replaced
@@ -43,7 +43,8 @@ Resize(256, bicubic), CenterCrop(224)). Row i is image i in order of path; image
 out. Features are computed in f32 on every device; on a GPU --precision bf16 is faster and less exact.
 
 A .safetensors file has `features` [images, width] in f32, `labels` [images] in i64 where there are classes (-1 for
-none), and in its metadata `names` and `class_names` as JSON lists. In Python:
+none), and in its metadata `names` and `class_names` as JSON lists. A byte of a name that cannot be shown is written
+\\xNN there. In Python:
   f = safetensors.safe_open(\"photos.safetensors\", \"np\")
   x, names = f.get_tensor(\"features\"), json.loads(f.metadata()[\"names\"])";
 
@@ -85,15 +86,8 @@ pub enum SplitArg {
     Train,
     /// The held-out images.
     Test,
-}
-
-impl From<SplitArg> for data::Split {
-    fn from(split: SplitArg) -> Self {
-        match split {
-            SplitArg::Train => data::Split::Train,
-            SplitArg::Test => data::Split::Test,
-        }
-    }
+    /// First the training images, then the held-out ones; names begin with train/ or test/.
+    All,
 }
 
 /// `eval knn`.
@@ -105,6 +99,9 @@ pub struct KnnArgs {
     /// The labelled images
     #[arg(long, value_name = "SRC", help = SOURCE)]
     pub data: String,
+    /// Classify the images of this split leave-one-out, each by all others of it [default: held-out by training images]
+    #[arg(long, value_enum)]
+    pub split: Option<SplitArg>,
     /// Numbers of neighbours that vote, as a list
     #[arg(long, value_name = "K,K", value_delimiter = ',', default_values_t = [10, 20])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]

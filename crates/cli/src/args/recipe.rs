@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ssl::recipe::KeyHelp;
 
-use super::{DeviceArgs, SOURCE};
+use super::{DeviceArgs, SOURCE, SplitArg};
 
 /// `pretrain`.
 #[derive(Debug, Args)]
@@ -147,6 +147,9 @@ pub struct ViewsArgs {
     /// Images to show
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub images: u32,
+    /// Which images, where the data has two splits; training sees those of `train`
+    #[arg(long, value_enum, default_value_t = SplitArg::Train)]
+    pub split: SplitArg,
     /// The epoch whose first images are shown, from 0
     #[arg(long, value_name = "E", default_value_t = 0)]
     pub epoch: u32,
