@@ -1,7 +1,7 @@
 //! Parsers of untrusted bytes, for a fuzzer to call. Each has to come back, whatever the bytes are, without a panic and
 //! without taking much more memory than they have.
 
-use super::{SyntheticSettings, cache, cifar, idx, list, parquet, pattern, tar};
+use super::{SyntheticSettings, annotations, cache, cifar, idx, list, parquet, pattern, tar};
 use crate::decode::{self, DecodeLimits};
 
 /// A tar archive, as it is and with the checksums of headers put right, which chance would hardly ever do.
@@ -16,9 +16,10 @@ pub fn tar(bytes: &[u8]) {
     tar::index_bytes(&repaired);
 }
 
-/// A text list.
+/// A text list, and the list of Tiny-ImageNet.
 pub fn list(bytes: &[u8]) {
     list::parse_anything(bytes);
+    annotations::parse_bytes(bytes);
 }
 
 /// An IDX file.
