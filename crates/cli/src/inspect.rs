@@ -77,7 +77,11 @@ fn of_run(path: &Path) -> Result<String, CliError> {
             "result",
             &format!(
                 "top-1 kNN (k={}) on {}: raw pixels {:.1} %, untrained {:.1} %, trained {:.1} %",
-                knn.k, knn.judged, knn.raw_pixels, knn.untrained, knn.trained
+                knn.k,
+                text::printable(&knn.judged),
+                knn.raw_pixels,
+                knn.untrained,
+                knn.trained
             ),
         );
     }

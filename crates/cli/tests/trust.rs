@@ -118,10 +118,16 @@ fn both_splits_can_be_asked_for() {
     let out = out.to_str().expect("text");
     let said = run(&["features", "--weights", &weights, "--data", data, "--split", "all", "--out", out]).succeeded();
     assert!(said.out.contains("36 x ") && said.out.contains("24 training images, then 12 held-out images"), "{said:?}");
-    let knn = |split: &str| run(&["eval", "knn", "--weights", &weights, "--data", data, "--k", "3", "--json", "--split", split]).json();
+    let knn = |split: &str| {
+        run(&["eval", "knn", "--weights", &weights, "--data", data, "--k", "3", "--json", "--split", split]).json()
+    };
     for (split, images) in [("all", 36), ("train", 24), ("test", 12)] {
         let result = knn(split);
-        assert_eq!((&result["protocol"], &result["train_images"]), (&"leave-one-out".into(), &images.into()), "{split}");
+        assert_eq!(
+            (&result["protocol"], &result["train_images"]),
+            (&"leave-one-out".into(), &images.into()),
+            "{split}"
+        );
     }
     let sheet = folder.path().join("sheet.png");
     let views = ["views", "--data", data, "--split", "all", "--images", "40", "--out", sheet.to_str().expect("text")];
