@@ -72,23 +72,32 @@ impl ListSource {
 
     fn path(&self, index: usize) -> PathBuf {
         let written = self.parsed.paths.get(index).unwrap_or_default();
-        let path = self.folder.join(written);
-        // A file that is really called so goes first.
-        if text::unescape_name(written) == written.as_bytes() || path.exists() {
-            return path;
-        }
-        self.folder.join(path_of(written))
+        self.undone(written).unwrap_or_else(|| self.folder.join(written))
+    }
+
+    /// The file that a path with escapes stands for; none for a path without, or where there is only a file that is really
+    /// called so.
+    fn undone(&self, written: &str) -> Option<PathBuf> {
+        let is_escaped = text::unescape_name(written) != written.as_bytes();
+        is_escaped.then(|| self.folder.join(path_of(written))).filter(|path| path.exists())
     }
 }
 
 /// Reads a text line by line: one that is no list is refused at its first endless line.
 fn read_lines(list: &Path) -> io::Result<Vec<u8>> {
-    let mut input = BufReader::with_capacity(1 << 18, File::open(list)?);
+    let file = File::open(list)?;
+    let too_large = || {
+        let problem = format!("is larger than {} bytes: no list of images", thousands(TEXT_BYTES));
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, problem))
+    };
+    if file.metadata()?.len() > TEXT_BYTES {
+        return too_large();
+    }
+    let mut input = BufReader::with_capacity(1 << 18, file);
     let (mut text, mut line, mut number) = (Vec::new(), Vec::new(), 0);
     while ::files::read_line_bounded(&mut input, &mut line, &mut number, LINE_BYTES)? {
         if (text.len() + line.len()) as u64 > TEXT_BYTES {
-            let problem = format!("larger than {} bytes: no list of images", thousands(TEXT_BYTES));
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
+            return too_large();
         }
         text.extend_from_slice(&line);
     }
@@ -139,8 +148,7 @@ impl Source for ListSource {
 
     fn name(&self, index: usize) -> String {
         let Some(written) = self.parsed.paths.get(index) else { return format!("#{index}") };
-        let is_escaped = text::unescape_name(written) != written.as_bytes();
-        if is_escaped && text::is_plain(written) && !self.folder.join(written).exists() {
+        if text::is_plain(written) && self.undone(written).is_some() {
             return written.to_owned();
         }
         escape_name(written.as_bytes()).into_owned()
