@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     match run(&cli.command) {
         Ok(status) => status,
         Err(error) => {
-            output::note(&format!("error: {}", output::with_shown_arguments(&error::message(&error))));
+            output::note(&format!("error: {}", error::message(&error)));
             ExitCode::FAILURE
         }
     }

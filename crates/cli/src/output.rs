@@ -2,14 +2,17 @@
 //! piped into a program that stops reading. Whatever a file or its name holds, nothing of it steers a terminal: this is
 //! the one place that prints, and it lets no control character through but line breaks and tabs.
 
+use std::borrow::Cow;
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
+use std::sync::OnceLock;
 
 use crate::error::CliError;
 
 /// Prints a result to standard output.
 pub fn result(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
-    let text = text::message(text);
+    let text = tame(text);
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     let written = write!(out, "{text}{newline}").and_then(|()| out.flush());
     match written {
@@ -22,7 +25,7 @@ pub fn result(text: &str) -> Result<(), CliError> {
 /// Prints a message to standard error.
 pub fn note(text: &str) {
     // There is nobody to tell that standard error cannot be written.
-    _ = writeln!(io::stderr().lock(), "{}", text::message(text));
+    _ = writeln!(io::stderr().lock(), "{}", tame(text));
 }
 
 /// Prints a result as one line of JSON, in which every character that could steer a terminal is written as its number.
@@ -34,13 +37,18 @@ pub fn json(value: &serde_json::Value) -> Result<(), CliError> {
     result(&text)
 }
 
-/// A message in which every argument of the command stands as it is shown, on one line: libraries quote paths as they
-/// were given, and a line break in one would pass for a line of ours.
-pub fn with_shown_arguments(text: &str) -> String {
-    let odd = |argument: &std::ffi::OsString| argument.as_encoded_bytes().iter().any(|byte| *byte < b' ');
-    std::env::args_os().skip(1).filter(odd).fold(text.to_owned(), |text, argument| {
-        text.replace(&*argument.to_string_lossy(), &text::escape_name(argument.as_encoded_bytes()))
-    })
+/// A text that neither steers a terminal nor has a line that is not ours: libraries quote paths as they were given, and a
+/// line break in one of them would pass for the end of a line.
+fn tame(text: &str) -> String {
+    static ODD: OnceLock<Vec<OsString>> = OnceLock::new();
+    let odd = ODD.get_or_init(|| {
+        let has_line_break = |argument: &OsString| argument.as_encoded_bytes().contains(&b'\n');
+        std::env::args_os().skip(1).filter(has_line_break).collect()
+    });
+    let shown = odd.iter().fold(Cow::Borrowed(text), |text, argument| {
+        text.replace(&*argument.to_string_lossy(), &text::escape_name(argument.as_encoded_bytes())).into()
+    });
+    text::message(&shown).into_owned()
 }
 
 /// Images per second with two significant digits or more: `0.87`, `4.2`, `3050`.

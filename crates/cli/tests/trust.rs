@@ -11,7 +11,7 @@ use std::process::Stdio;
 /// A run that is good enough to compute features with.
 fn trained(folder: &Path) -> String {
     let out = folder.join("run");
-    let args = ["--set", "epochs=1"];
+    let args = ["--epochs", "1"];
     common::small(&out, &args).succeeded();
     out.to_str().expect("text").to_owned()
 }
@@ -48,7 +48,9 @@ fn no_name_steers_the_terminal_by_any_command() {
     let small = |data: &str, out: &str| {
         let mut args: Vec<String> = common::SMALL.map(str::to_owned).to_vec();
         args[2] = data.to_owned();
-        args.extend(["--set", "epochs=1", "--batch-size", "4", "--out", out].map(str::to_owned));
+        args.extend(
+            ["--epochs", "1", "--batch-size", "4", "--set", "max_bad_share=0.5", "--out", out].map(str::to_owned),
+        );
         args
     };
     let words = |line: &[&str]| line.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
@@ -103,7 +105,13 @@ fn a_recipe_may_come_from_a_pipe() {
     let sheet = folder.path().join("sheet.png");
     let mut child = program();
     child.args(["views", "--data", "synthetic:train=4,size=16", "--recipe", "/dev/stdin", "--images", "1", "--out"]);
-    let mut child = child.arg(&sheet).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut child = child
+        .arg(&sheet)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
     std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), b"local_crops = 2\n").expect("it reads");
     let finished = Finished::of(child.wait_with_output().expect("it ends"));
     assert!(sheet.is_file(), "{finished:?}");
