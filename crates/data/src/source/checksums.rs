@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn every_damaged_byte_is_seen_by_whoever_reads_its_block_and_by_nobody_else() {
         let path = std::env::temp_dir().join(format!("data-sums-{}", std::process::id()));
-        let content: Vec<u8> = (0..3 * BLOCK + 1000).map(|i| (i * i >> 7) as u8).collect();
+        let content: Vec<u8> = (0..3 * BLOCK + 1000).map(|i| ((i * i) >> 7) as u8).collect();
         let mut writer = SummingWriter::new(File::create(&path).unwrap());
         content.chunks(7777).for_each(|part| writer.write_all(part).unwrap());
         let (_, sums) = writer.finish();

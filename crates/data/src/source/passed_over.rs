@@ -43,8 +43,8 @@ pub(super) struct PassedOver {
 impl PassedOver {
     /// Counts a file if it is an image by its name. `name` is what to call it.
     pub(super) fn add(&mut self, extension: &str, name: impl FnOnce() -> String) {
-        let is_known = |known: &&str| known.eq_ignore_ascii_case(extension);
-        if let Some((kind, _)) = KINDS.iter().find(|(_, extensions)| extensions.iter().any(|known| is_known(&known))) {
+        let has = |extensions: &[&str]| extensions.iter().any(|known| known.eq_ignore_ascii_case(extension));
+        if let Some((kind, _)) = KINDS.iter().find(|(_, extensions)| has(extensions)) {
             *self.counts.entry(kind).or_default() += 1;
             self.first.get_or_insert_with(name);
         }
