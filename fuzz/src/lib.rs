@@ -11,6 +11,19 @@ pub const PARSER: usize = 128 << 20;
 /// asks for and does not touch when a file announces a long list. It takes no limit before it has read such lists.
 pub const IMAGE: usize = 384 << 20;
 
+/// The header of a safetensors file.
+pub fn weights(bytes: &[u8]) {
+    _ = files::safetensors::Header::read(&mut &bytes[..], bytes.len() as u64);
+}
+
+/// A recipe, and the settings that a run has saved.
+pub fn recipe(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        _ = ssl::recipe::RawRecipe::from_toml(text, "recipe.toml").map_err(|error| error.to_string());
+        _ = ssl::recipe::Recipe::from_toml(text, "config.toml").map_err(|error| error.to_string());
+    }
+}
+
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, IMAGE);
 

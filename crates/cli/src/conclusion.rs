@@ -32,7 +32,7 @@ pub fn finished(folder: &RunFolder, recipe: &Recipe) -> Result<Option<RunResult>
     }
     let path = folder.root().join(BACKBONE_FILE);
     let what = if path.exists() { "is damaged" } else { "is missing" };
-    output::note(&format!("{}: {what}, and is made again from the last checkpoint", path.display()));
+    output::note(&format!("{}: {what}, and is made again from the last checkpoint", text::shown(&path)));
     Ok(None)
 }
 

@@ -106,13 +106,16 @@ pub enum CliError {
         first: Vec<BadSample>,
     },
     /// A run that has no checkpoint yet.
-    #[error("{}: the run has not saved a checkpoint yet; wait for its first one, or continue it with `dino-vmf pretrain`", path.display())]
+    #[error(
+        "{}: the run has not saved a checkpoint yet; wait for its first one, or continue it with `dino-vmf pretrain`",
+        text::shown(path)
+    )]
     NoCheckpoint {
         /// The run folder.
         path: PathBuf,
     },
     /// A damaged checkpoint.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", text::shown(path))]
     Checkpoint {
         /// The file.
         path: PathBuf,
@@ -161,13 +164,13 @@ pub enum CliError {
     #[error(transparent)]
     OutputFile(#[from] crate::output_file::OutputFileError),
     /// The picture's name does not end in .png.
-    #[error("{}: the picture is a PNG file; give it a name that ends in .png", path.display())]
+    #[error("{}: the picture is a PNG file; give it a name that ends in .png", text::shown(path))]
     NotPngName {
         /// The file to be written.
         path: PathBuf,
     },
     /// The picture could not be written.
-    #[error("{}: the picture cannot be written: {source}", path.display())]
+    #[error("{}: the picture cannot be written: {source}", text::shown(path))]
     Picture {
         /// The file to be written.
         path: PathBuf,

@@ -5,7 +5,7 @@ use eval::{KnnOptions, KnnResult, is_labelled, knn};
 use serde_json::json;
 use text::count;
 
-use crate::args::KnnArgs;
+use crate::args::{KnnArgs, SplitArg};
 use crate::device;
 use crate::error::CliError;
 use crate::features::extract;
@@ -34,11 +34,14 @@ fn list(ks: &[usize]) -> String {
 pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
     let device = args.inference.open()?;
     let weights = weights::load(&args.weights, &args.input.network, &device)?;
-    let train = images::open(&args.data, Split::Train)?;
-    let test = match images::open(&args.data, Split::Test) {
-        Ok(test) => Some(test),
-        Err(OpenError::NoTestSplit { .. }) => None,
-        Err(error) => return Err(error.into()),
+    let train = images::open_chosen(&args.data, args.split.unwrap_or(SplitArg::Train))?;
+    let test = match args.split {
+        Some(_) => None,
+        None => match images::open(&args.data, Split::Test) {
+            Ok(test) => Some(test),
+            Err(OpenError::NoTestSplit { .. }) => None,
+            Err(error) => return Err(error.into()),
+        },
     };
     // Checked before the features are computed, which is what takes the time.
     for (which, source) in [("training", Some(&train)), ("test", test.as_ref())] {
@@ -51,7 +54,7 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
     let most = |images: usize| images.saturating_sub(usize::from(is_leave_one_out));
     let mut options = KnnOptions { ks: neighbors(&args.k, most(train.len())), temperature: args.temperature };
     options.check(most(train.len()))?;
-    if test.is_none() {
+    if test.is_none() && args.split.is_none() {
         output::note("no images are held out: each is classified by all others (leave-one-out)");
     }
     let workers = args.inference.machine.thread_count()?;
@@ -80,11 +83,11 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
         let rows: Vec<_> = results.iter().map(|r| json!({ "k": r.k, "top1": r.top1, "top5": r.top5 })).collect();
         let object = json!({
             "protocol": if queries.is_some() { "held-out" } else { "leave-one-out" },
-            "weights": weights.path.display().to_string(), "data": args.data, "temperature": args.temperature,
+            "weights": text::shown(&weights.path), "data": args.data, "temperature": args.temperature,
             "precision": precision,
             "train_images": neighbors, "test_images": judged, "skipped": skipped, "results": rows,
         });
-        return output::result(&object.to_string());
+        return output::json(&object);
     }
     let how = match queries {
         Some(_) => format!("{} by {}", count(judged, "held-out image"), count(neighbors, "training image")),

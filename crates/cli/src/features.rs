@@ -29,7 +29,7 @@ pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
     let inputs = [Input::file("--weights", &args.weights), Input::data(&args.data)];
     output_file::check(&args.out, args.force, &inputs)?;
     let device = args.inference.open()?;
-    let source = images::open(&args.data, args.split.into())?;
+    let source = images::open_chosen(&args.data, args.split)?;
     output_file::check_unlisted(&args.out, &args.data, &*source)?;
     let weights = weights::load(&args.weights, &args.input.network, &device)?;
     let workers = args.inference.machine.thread_count()?;
@@ -40,7 +40,7 @@ pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
     let left_out = if skipped.is_empty() { String::new() } else { format!(", {} left out", skipped.len()) };
     output::result(&format!(
         "{}: {} x {} features of {}{left_out}, computed in {}",
-        args.out.display(),
+        text::shown(&args.out),
         features.len(),
         features.dim,
         source.describe(),
@@ -87,6 +87,7 @@ pub fn extract(
     };
     let extraction = eval::extract(network, source, &preparation, &options, &mut progress);
     console.close();
+    images::say_news(source);
     let extraction = extraction?;
     for bad in extraction.skipped.iter().take(NAMED) {
         output::note(&format!("skipped {}: {}", bad.name, bad.reason));

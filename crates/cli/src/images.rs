@@ -7,6 +7,7 @@ use eval::is_labelled;
 use eval::subset::sample;
 use ssl::recipe::Facts;
 
+use crate::args::SplitArg;
 use crate::error::CliError;
 use crate::output;
 
@@ -20,11 +21,30 @@ const LISTED: usize = 10;
 
 /// Opens one split of the data and prints the source's remarks.
 pub fn open(spec: &str, split: Split) -> Result<Arc<dyn Source>, OpenError> {
-    let source = data::open(spec, split, SYNTHETIC_SEED)?;
+    Ok(with_remarks(data::open(spec, split, SYNTHETIC_SEED)?))
+}
+
+/// Opens the images that `--split` asks for and prints the source's remarks.
+pub fn open_chosen(spec: &str, split: SplitArg) -> Result<Arc<dyn Source>, OpenError> {
+    match split {
+        SplitArg::Train => open(spec, Split::Train),
+        SplitArg::Test => open(spec, Split::Test),
+        SplitArg::All => Ok(with_remarks(data::open_all(spec, SYNTHETIC_SEED)?)),
+    }
+}
+
+fn with_remarks(source: Arc<dyn Source>) -> Arc<dyn Source> {
     for remark in source.remarks() {
         output::note(&format!("note: {remark}"));
     }
-    Ok(source)
+    source
+}
+
+/// Prints what has come up while images were read.
+pub fn say_news(source: &dyn Source) {
+    for news in source.take_news() {
+        output::note(&format!("note: {news}"));
+    }
 }
 
 /// Opens the held-out split; the error as text where the data has none.
@@ -58,6 +78,7 @@ pub fn facts(source: &dyn Source, channels: usize, orientation: Orientation) -> 
             }
         }
     }
+    say_news(source);
     if heights.is_empty() {
         bad.truncate(LISTED);
         let (looked_at, source_name) = (sample.len(), source.describe());

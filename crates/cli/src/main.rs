@@ -30,6 +30,7 @@ mod usage;
 mod views;
 mod weights;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -40,7 +41,7 @@ use crate::error::CliError;
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| {
         let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-        usage::explained(error, &words).exit()
+        usage::explained(shown(error), &words).exit()
     });
     match run(&cli.command) {
         Ok(status) => status,
@@ -49,6 +50,17 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error of the command line quotes its arguments, which may be names of files: a shell has put them there for a `*`.
+/// Where one of them could steer the terminal, the error is that of the same arguments as they are shown.
+fn shown(error: clap::Error) -> clap::Error {
+    let is_odd = |argument: &OsString| argument.to_str().is_none_or(|argument| !text::is_plain(argument));
+    if !std::env::args_os().any(|argument| is_odd(&argument)) {
+        return error;
+    }
+    let arguments = std::env::args_os().map(|argument| text::escape_name(argument.as_encoded_bytes()).into_owned());
+    Cli::try_parse_from(arguments).err().unwrap_or_else(|| clap::Error::new(error.kind()))
 }
 
 fn run(command: &Command) -> Result<ExitCode, CliError> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ssl::recipe::Recipe;
-use text::count;
+use text::{count, printable};
 use train::run::{BACKBONE_FILE, RunResult};
 
 use crate::output::shell;
@@ -16,7 +16,11 @@ pub fn table(result: &RunResult, run: &Path, data: &str, recipe: &Recipe) -> Str
         Some(t) => format!(
             "top-1 kNN (k={}) on {}:\n  raw pixels         {:5.1} %\n  untrained network  {:5.1} %\n  \
              trained network    {:5.1} %\n\n",
-            t.k, t.judged, t.raw_pixels, t.untrained, t.trained
+            t.k,
+            printable(&t.judged),
+            t.raw_pixels,
+            t.untrained,
+            t.trained
         ),
         None => {
             let loss = result.loss.map_or(String::new(), |loss| format!(", last loss {loss:.4}"));

@@ -1,13 +1,18 @@
 //! Results go to standard output, messages to standard error. Neither panics when it cannot be written: output is often
-//! piped into a program that stops reading.
+//! piped into a program that stops reading. Whatever a file or its name holds, nothing of it steers a terminal: this is
+//! the one place that prints, and it lets no control character through but line breaks and tabs.
 
+use std::borrow::Cow;
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
+use std::sync::OnceLock;
 
 use crate::error::CliError;
 
 /// Prints a result to standard output.
 pub fn result(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
+    let text = tame(text);
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     let written = write!(out, "{text}{newline}").and_then(|()| out.flush());
     match written {
@@ -20,7 +25,30 @@ pub fn result(text: &str) -> Result<(), CliError> {
 /// Prints a message to standard error.
 pub fn note(text: &str) {
     // There is nobody to tell that standard error cannot be written.
-    _ = writeln!(io::stderr().lock(), "{text}");
+    _ = writeln!(io::stderr().lock(), "{}", tame(text));
+}
+
+/// Prints a result as one line of JSON, in which every character that could steer a terminal is written as its number.
+pub fn json(value: &serde_json::Value) -> Result<(), CliError> {
+    let mut text = String::new();
+    for c in value.to_string().chars() {
+        if text::is_plain(c.encode_utf8(&mut [0; 4])) { text.push(c) } else { text += &format!("\\u{:04x}", c as u32) }
+    }
+    result(&text)
+}
+
+/// A text that neither steers a terminal nor has a line that is not ours: libraries quote paths as they were given, and a
+/// line break in one of them would pass for the end of a line.
+fn tame(text: &str) -> String {
+    static ODD: OnceLock<Vec<OsString>> = OnceLock::new();
+    let odd = ODD.get_or_init(|| {
+        let has_line_break = |argument: &OsString| argument.as_encoded_bytes().contains(&b'\n');
+        std::env::args_os().skip(1).filter(has_line_break).collect()
+    });
+    let shown = odd.iter().fold(Cow::Borrowed(text), |text, argument| {
+        text.replace(&*argument.to_string_lossy(), &text::escape_name(argument.as_encoded_bytes())).into()
+    });
+    text::message(&shown).into_owned()
 }
 
 /// Images per second with two significant digits or more: `0.87`, `4.2`, `3050`.
@@ -35,14 +63,33 @@ pub fn turned(images: usize) -> String {
     format!("{images} {were} turned upright, as the EXIF data says (--orientation as-stored leaves them)")
 }
 
-/// A word quoted for a POSIX shell, if it needs to be.
+/// A word quoted for a POSIX shell, if it needs to be. Control characters are written as bash, zsh and ksh read them.
 pub fn shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !text::is_plain(word) {
+        let quoted = word.replace('\\', "\\x5c").replace('\'', "\\x27");
+        return format!("$'{}'", steering_escaped(&quoted));
+    }
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
+}
+
+/// Each byte of a character that steers a terminal as `\xNN`.
+fn steering_escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        let mut buffer = [0; 4];
+        let bytes = c.encode_utf8(&mut buffer);
+        if text::is_plain(bytes) {
+            escaped += bytes
+        } else {
+            escaped.extend(bytes.bytes().map(|b| format!("\\x{b:02x}")))
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]
@@ -59,5 +106,6 @@ mod tests {
         assert_eq!(shell("synthetic:train=64,size=24"), "synthetic:train=64,size=24");
         assert_eq!(shell("my photos"), "'my photos'");
         assert_eq!(shell("it's"), r"'it'\''s'");
+        assert_eq!(shell("a'\n\\\u{1b}[2J"), r"$'a\x27\x0a\x5c\x1b[2J'");
     }
 }

@@ -11,25 +11,28 @@ use train::run::is_run;
 #[derive(Debug, thiserror::Error)]
 pub enum OutputFileError {
     /// The folder of the file is missing.
-    #[error("the folder of {} does not exist; make it first, or give another --out", path.display())]
+    #[error("the folder of {} does not exist; make it first, or give another --out", text::shown(path))]
     NoFolder {
         /// The file to be written.
         path: PathBuf,
     },
     /// The path of a folder, where a file is to be written.
-    #[error("{}: is a folder; --out takes the name of a file", path.display())]
+    #[error("{}: is a folder; --out takes the name of a file", text::shown(path))]
     IsFolder {
         /// The folder.
         path: PathBuf,
     },
     /// The file exists.
-    #[error("{}: exists already and is left as it is. --force replaces it; or give another --out", path.display())]
+    #[error("{}: exists already and is left as it is. --force replaces it; or give another --out", text::shown(path))]
     Exists {
         /// The file.
         path: PathBuf,
     },
     /// The file is read by the same command.
-    #[error("{}: is part of {flag} {given}, which this command reads; it is never replaced. Give another --out", path.display())]
+    #[error(
+        "{}: is part of {flag} {given}, which this command reads; it is never replaced. Give another --out",
+        text::shown(path)
+    )]
     IsInput {
         /// The file to be written.
         path: PathBuf,
@@ -39,7 +42,11 @@ pub enum OutputFileError {
         given: String,
     },
     /// A file of a run, or a new one beside its files.
-    #[error("{}: lies in the run {}, in which only its training writes. Give an --out elsewhere", path.display(), run.display())]
+    #[error(
+        "{}: lies in the run {}, in which only its training writes. Give an --out elsewhere",
+        text::shown(path),
+        text::shown(run)
+    )]
     InsideRun {
         /// The file to be written.
         path: PathBuf,
@@ -47,7 +54,10 @@ pub enum OutputFileError {
         run: PathBuf,
     },
     /// A new picture among the training images.
-    #[error("{}: lies inside --data {given}, and would be one of its images from then on. Give an --out elsewhere", path.display())]
+    #[error(
+        "{}: lies inside --data {given}, and would be one of its images from then on. Give an --out elsewhere",
+        text::shown(path)
+    )]
     AmongImages {
         /// The file to be written.
         path: PathBuf,
@@ -55,7 +65,7 @@ pub enum OutputFileError {
         given: String,
     },
     /// The file system does not say what is there.
-    #[error("{}: cannot be accessed: {source}", path.display())]
+    #[error("{}: cannot be accessed: {source}", text::shown(path))]
     Inaccessible {
         /// The file to be written.
         path: PathBuf,
@@ -86,7 +96,7 @@ enum Files {
 impl Input {
     /// A file, or a folder with everything in it.
     pub fn file(flag: &'static str, path: &Path) -> Self {
-        Self { flag, given: path.display().to_string(), files: Files::Below(path.to_owned()) }
+        Self { flag, given: text::shown(path).into_owned(), files: Files::Below(path.to_owned()) }
     }
 
     /// What was given to `--data`: a path, a pattern of paths, or the images that the program makes.

@@ -55,7 +55,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let folder = RunFolder::open(&out, &recipe)?;
 
     if let Some(result) = conclusion::finished(&folder, &recipe)? {
-        output::note(&format!("{}: this run is finished; give another --out to train anew", out.display()));
+        output::note(&format!("{}: this run is finished; give another --out to train anew", text::shown(&out)));
         let result = conclusion::judged_again(result, &folder, &recipe)?;
         print(&result, args, &out, &recipe)?;
         return Ok(ExitCode::SUCCESS);
@@ -65,6 +65,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         output::note(&format!("changed from here on: {difference}"));
     }
     let held_out = images::open_held_out(&args.recipe.data);
+    let watched: Vec<_> = std::iter::once(&train).chain(held_out.as_ref().ok()).cloned().collect();
     let knn = online_knn::of_recipe(&recipe, train.clone(), held_out, read, args.device.host(&device.device)?)?;
     let evaluated = knn.as_ref().map(|_| evaluated_at_once(&recipe, read));
     let extras = Extras { evaluated, description: description::of_recipe(&recipe)? };
@@ -72,7 +73,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let console = Console::new(recipe.total_steps());
     let stop = Stop::listen(&console)?;
     let faster = |images_per_second| time_budget::under_an_hour(&asked, &facts, &recipe, images_per_second);
-    let mut terminal = Terminal::new(&console, recipe.epochs(), recipe.batch_size(), &faster);
+    let mut terminal = Terminal::new(&console, recipe.epochs(), recipe.batch_size(), &faster).watching(watched);
     let mut knn = OnlineEvaluation::new(knn);
     let opened = pretraining::open(&device.device, &recipe, &*method, folder, train, extras, &mut terminal);
     let trained = opened.map_err(CliError::from).and_then(|mut trainer| {
@@ -90,14 +91,14 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     }
     let stopped = |step: u64| {
         let (word, advice) = conclusion::of_a_stop(&trainer, &recipe)?;
-        let (run, weights) = (out.display().to_string(), out.join(BACKBONE_FILE).display().to_string());
+        let (run, weights) = (text::shown(&out).to_string(), text::shown(&out.join(BACKBONE_FILE)).to_string());
         output::note(&format!("{weights} is the teacher of step {step}"));
         output::note(&advice);
         if args.json {
             let object = json!({
                 "outcome": "stopped", "steps": step, "run": run, "weights": weights, "judgement": word, "advice": advice,
             });
-            output::result(&object.to_string())?;
+            output::json(&object)?;
         }
         Ok(ExitCode::from(stop.status()))
     };
@@ -147,7 +148,7 @@ fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path) {
     output::note(&format!(
         "device  {}\ndata    {data}\nrun     {}: {} in {} of {per_epoch}\nrecipe\n{}",
         device.describe(),
-        out.display(),
+        text::shown(out),
         text::count(steps as usize, "step"),
         text::count(recipe.epochs(), "epoch"),
         recipe.table().trim_end()
@@ -162,9 +163,9 @@ fn print(result: &RunResult, args: &PretrainArgs, out: &Path, recipe: &Recipe) -
         return output::result(&outcome::table(result, out, &args.recipe.data, recipe));
     }
     let mut object = result.to_json();
-    object["run"] = json!(out.display().to_string());
-    object["weights"] = json!(out.join(BACKBONE_FILE).display().to_string());
-    output::result(&object.to_string())
+    object["run"] = json!(text::shown(out));
+    object["weights"] = json!(text::shown(&out.join(BACKBONE_FILE)));
+    output::json(&object)
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use data::{Source, Split};
+use data::Source;
 use ssl::recipe::{Facts, RawRecipe, Recipe};
 
-use crate::args::RecipeArgs;
+use crate::args::{RecipeArgs, SplitArg};
 use crate::error::CliError;
 use crate::images;
 
@@ -17,7 +17,7 @@ impl RecipeArgs {
     /// The training images of a run and what they are. [`Self::asked`] is called before, so that a typing error costs no
     /// time.
     pub fn open(&self, asked: &RawRecipe) -> Result<(Arc<dyn Source>, Facts), CliError> {
-        let (train, facts) = self.data(asked)?;
+        let (train, facts) = self.data(asked, SplitArg::Train)?;
         let facts = Facts { fingerprint: train.fingerprint(), ..facts };
         Ok((train, facts))
     }
@@ -28,15 +28,15 @@ impl RecipeArgs {
     }
 
     /// The same for somebody who only looks at images: a batch that the data cannot fill is nothing to them.
-    pub fn open_for_views(&self) -> Result<(Arc<dyn Source>, Recipe), CliError> {
+    pub fn open_for_views(&self, split: SplitArg) -> Result<(Arc<dyn Source>, Recipe), CliError> {
         let mut asked = self.asked(None)?;
-        let (train, facts) = self.data(&asked)?;
+        let (train, facts) = self.data(&asked, split)?;
         asked.limit_batch(facts.images);
         Ok((train, asked.resolve(&facts)?))
     }
 
-    fn data(&self, asked: &RawRecipe) -> Result<(Arc<dyn Source>, Facts), CliError> {
-        let train = images::open(&self.data, Split::Train)?;
+    fn data(&self, asked: &RawRecipe, split: SplitArg) -> Result<(Arc<dyn Source>, Facts), CliError> {
+        let train = images::open_chosen(&self.data, split)?;
         let facts = images::facts(&*train, asked.channels(), asked.orientation())?;
         Ok((train, facts))
     }
@@ -76,7 +76,7 @@ mod tests {
         let data = "--data=synthetic:train=24,size=16";
         let views = Cli::try_parse_from(["dino-vmf", "views", data, "--out=x.png"]).unwrap();
         let Command::Views(views) = views.command else { panic!("another command") };
-        assert_eq!(views.recipe.open_for_views().unwrap().1.facts().fingerprint, 0);
+        assert_eq!(views.recipe.open_for_views(views.split).unwrap().1.facts().fingerprint, 0);
         let run = Cli::try_parse_from(["dino-vmf", "pretrain", data, "--batch-size=8"]).unwrap();
         let Command::Pretrain(run) = run.command else { panic!("another command") };
         let (source, facts) = run.recipe.open(&run.recipe.asked(None).unwrap()).unwrap();

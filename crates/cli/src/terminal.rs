@@ -1,8 +1,9 @@
 //! A training run as a person at a terminal sees it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use data::BadSample;
+use data::{BadSample, Source};
 use train::{Monitor, Progress};
 
 use crate::output;
@@ -31,13 +32,30 @@ pub struct Terminal<'a> {
     repeats: Repeats,
     skipped: usize,
     turned: usize,
+    /// Sources that may have something to say while they are read.
+    sources: Vec<Arc<dyn Source>>,
 }
 
 impl<'a> Terminal<'a> {
     /// For a run of this many epochs in batches of this many images.
     pub fn new(console: &Console, epochs: usize, batch: usize, faster: Faster<'a>) -> Self {
-        let (console, meter) = (console.clone(), Meter::new(console, "step"));
-        Self { console, meter, epochs, batch, faster, shown: 0, repeats: Repeats::default(), skipped: 0, turned: 0 }
+        Self {
+            console: console.clone(),
+            meter: Meter::new(console, "step"),
+            epochs,
+            batch,
+            faster,
+            shown: 0,
+            repeats: Repeats::default(),
+            skipped: 0,
+            turned: 0,
+            sources: Vec::new(),
+        }
+    }
+
+    /// The same, which also says what comes up while these sources are read.
+    pub fn watching(self, sources: Vec<Arc<dyn Source>>) -> Self {
+        Self { sources, ..self }
     }
 
     /// Says once what to do about a run of days.
@@ -85,6 +103,9 @@ impl Monitor for Terminal<'_> {
             100.0 * data_wait
         );
         self.meter.show(step, total_steps, &about);
+        for news in self.sources.iter().flat_map(|source| source.take_news()) {
+            self.console.say(&format!("note: {news}"));
+        }
     }
 
     fn say(&mut self, text: &str) {

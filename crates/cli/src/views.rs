@@ -10,6 +10,7 @@ use ssl::setup::loader_config;
 
 use crate::args::ViewsArgs;
 use crate::error::CliError;
+use crate::images;
 use crate::memory;
 use crate::output;
 use crate::output_file::{self, Input};
@@ -24,16 +25,17 @@ pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
     let recipe = args.recipe.recipe.as_deref().map(|path| Input::file("--recipe", path));
     output_file::check_outside(&args.out, &data)?;
     output_file::check(&args.out, args.force, &recipe.into_iter().chain([data]).collect::<Vec<_>>())?;
-    let (source, recipe) = args.recipe.open_for_views()?;
+    let (source, recipe) = args.recipe.open_for_views(args.split)?;
     output_file::check_unlisted(&args.out, &args.recipe.data, &*source)?;
     let config = loader_config(&recipe);
     let images = (args.images as usize).min(source.len());
     memory::check_bytes(need(&config, images), memory::SMALLER_VIEWS)?;
     let rows = rows(&source, &config, args.epoch.into(), images)?;
+    images::say_news(&*source);
     let picture = sheet::draw(&rows, &config.views, !args.no_frames)?;
     files::replace_with(&args.out, &sheet::to_png(&picture)?)
         .map_err(|source| CliError::Picture { path: args.out.clone(), source })?;
-    output::result(&format!("{}\n{}", args.out.display(), legend(&rows, &config, args)))
+    output::result(&format!("{}\n{}", text::shown(&args.out), legend(&rows, &config, args)))
 }
 
 /// About how many bytes a picture takes: the views as the loader makes them, as rows, and in the picture, which may enlarge
@@ -108,7 +110,6 @@ fn legend(rows: &[Row], config: &LoaderConfig, args: &ViewsArgs) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::images;
     use data::augment::Filter;
     use data::{MultiCrop, Split};
 

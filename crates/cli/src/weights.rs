@@ -48,7 +48,7 @@ pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights
                 if !file.is_file() || !result.is_some_and(is_sound) {
                     return Err(error);
                 }
-                output::note(&format!("no checkpoint of this run can be read; taking {}", file.display()));
+                output::note(&format!("no checkpoint of this run can be read; taking {}", text::shown(&file)));
                 of_run(&file, None, &recipe, heads, device)?
             }
         }
@@ -69,7 +69,7 @@ pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights
         true => format!("all {} tensors of the backbone ({})", report.matched, report.source()),
         false => report.to_string(),
     };
-    output::note(&format!("weights: {}: {found}", weights.path.display()));
+    output::note(&format!("weights: {}: {found}", text::shown(&weights.path)));
     if let Some(HeadsFrom::Known(name)) = report.heads_from {
         output::note(&format!(
             "weights: the file does not say how many attention heads it has; taking {}, as every {name} of DINO and timm \

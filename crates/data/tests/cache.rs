@@ -7,7 +7,7 @@ use data::{OpenError, Source, Split};
 use flate2::{Compression, write::GzEncoder};
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use support::TempFolder;
@@ -40,32 +40,31 @@ fn names(source: &dyn Source) -> Vec<String> {
     (0..source.len()).map(|i| source.name(i)).collect()
 }
 
-/// Replaces a file and leaves its size and modification time as they were.
-fn replace_unnoticed(path: &Path, bytes: &[u8]) {
-    let before = fs::metadata(path).unwrap();
-    assert_eq!(before.len(), bytes.len() as u64);
-    fs::write(path, bytes).unwrap();
-    fs::File::options().write(true).open(path).unwrap().set_modified(before.modified().unwrap()).unwrap();
-}
-
 #[test]
 fn an_index_is_kept_and_used_until_the_file_changes() {
     let folder = TempFolder::new();
     let (first, second) = (Tar::default().image("a.bmp", RED).end(), Tar::default().image("b.bmp", RED).end());
     folder.write("x.tar", &first);
     let fingerprint = open(&folder, "x.tar").unwrap().fingerprint();
-    assert_eq!(entries(&folder, ".index").len(), 1);
-    // Whoever hides a change gets the old index: so it was used.
-    replace_unnoticed(&folder.0.join("x.tar"), &second);
+    let index = entries(&folder, ".index").remove(0);
+    // A use marks the entry and leaves its content; a new entry would be a new file, with nothing behind its content.
+    let mut marked = fs::read(&index).unwrap();
+    let year_ago = SystemTime::now() - Duration::from_secs(365 * 24 * 3600);
+    fs::File::options().append(true).open(&index).unwrap().set_modified(year_ago).unwrap();
+    let before = fs::File::open(&index).unwrap();
     let source = open(&folder, "x.tar").unwrap();
     assert_eq!((names(&*source), source.fingerprint()), (vec!["a.bmp".to_owned()], fingerprint));
-    // The same size, another time: seen.
+    assert!(before.metadata().unwrap().modified().unwrap() > year_ago, "it was used, and is still the same file");
+    assert_eq!(fs::read(&index).unwrap(), marked);
+    // The same size, another content: seen.
     folder.write("x.tar", &second);
     assert_eq!(names(&*open(&folder, "x.tar").unwrap()), ["b.bmp"]);
     assert_eq!(entries(&folder, ".index").len(), 1, "the new one replaced the old");
+    marked = fs::read(&index).unwrap();
     // And written again at once, within the tick of a clock.
     folder.write("x.tar", &first);
     assert_eq!(names(&*open(&folder, "x.tar").unwrap()), ["a.bmp"]);
+    assert_ne!(fs::read(&index).unwrap(), marked);
 }
 
 #[test]

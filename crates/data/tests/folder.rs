@@ -3,8 +3,9 @@
 mod support;
 
 use data::decode::DecodeLimits;
-use data::source::FolderSource;
+use data::source::{FolderSource, open_cached};
 use data::{Image, OpenError, ReadError, Reader, Source, Split, open};
+use std::fs;
 use std::path::Path;
 use support::{TempFolder, bmp, crc32, fixtures, real_data};
 
@@ -192,4 +193,57 @@ fn the_clothing_set_is_split_and_labelled() {
     assert_eq!((train.len(), test.len()), (300, 100));
     assert_eq!(train.class_names().len(), 10);
     assert_eq!(train.class_names(), test.class_names());
+}
+
+#[test]
+fn images_of_formats_that_are_not_read_are_counted_by_kind() {
+    let folder = TempFolder::new();
+    folder.write_image("images/a.bmp", [1; 3]);
+    for name in ["b.heic", "c/d.HEIC", "e.avif", "f.ppm", "notes.md"] {
+        folder.write(&format!("images/{name}"), b"x");
+    }
+    let open = |name: &str| data::open(folder.0.join(name).to_str().unwrap(), Split::Train, 0);
+    let source = open("images").unwrap();
+    let remark = &source.remarks()[0];
+    assert!(source.len() == 1 && remark.starts_with("passed over: 2 HEIC, 1 AVIF, 1 PPM"), "{remark}");
+    assert!(remark.contains("heif-convert") && remark.contains("avifdec"), "{remark}");
+    fs::remove_file(folder.0.join("images/a.bmp")).unwrap();
+    let message = open("images").err().unwrap().to_string();
+    assert!(message.contains("passed over: 2 HEIC"), "{message}");
+    let tar = support::archive::Tar::default().image("a.bmp", [1; 3]).file("x/b.heic", b"x").file("c.jp2", b"x");
+    folder.write("x.tar", &tar.end());
+    let source = open_cached(folder.0.join("x.tar").to_str().unwrap(), Split::Train, 0, &folder.0.join("cache"));
+    let source = source.unwrap();
+    assert!(source.remarks()[0].starts_with("passed over: 1 HEIC, 1 JPEG 2000"), "{:?}", source.remarks());
+}
+
+#[cfg(unix)]
+#[test]
+fn links_that_lead_nowhere_are_counted() {
+    let folder = TempFolder::new();
+    folder.write_image("a.bmp", [1; 3]);
+    std::os::unix::fs::symlink(folder.0.join("gone.bmp"), folder.0.join("b.bmp")).unwrap();
+    let source = data::open(folder.spec(), Split::Train, 0).unwrap();
+    assert!(source.remarks()[0].contains("1 image(s) left out that are links and lead nowhere, the first: b.bmp"));
+}
+
+#[test]
+fn the_held_out_images_of_tiny_imagenet_have_the_classes_of_their_list() {
+    let folder = TempFolder::new();
+    for name in ["train/n01/images/n01_0.JPEG", "train/n02/images/n02_0.JPEG"] {
+        folder.write_image(name, [1; 3]);
+    }
+    folder.write("train/n01/n01_boxes.txt", b"n01_0.JPEG\t0\t0\t1\t1\n");
+    (0..3).for_each(|i| folder.write_image(&format!("val/images/val_{i}.JPEG"), [i; 3]));
+    let list = "val_0.JPEG\tn02\t0\t32\t44\t62\nval_1.JPEG\tn01\t52\t55\t57\t59\nval_2.JPEG\tn02\t4\t0\t60\t55\n";
+    folder.write("val/val_annotations.txt", list.as_bytes());
+    let open = |split| data::open(folder.spec(), split, 0).unwrap();
+    let (train, test) = (open(Split::Train), open(Split::Test));
+    assert_eq!((test.class_names(), test.len()), (train.class_names(), 3));
+    assert_eq!((0..3).map(|i| test.label(i)).collect::<Vec<_>>(), [Some(1), Some(0), Some(1)]);
+    assert!(test.remarks().is_empty(), "{:?}", test.remarks());
+    folder.write_image("val/images/val_3.JPEG", [3; 3]);
+    let test = open(Split::Test);
+    assert_eq!((test.label(0), test.remarks().len()), (None, 1));
+    assert!(test.remarks()[0].contains("says nothing of val_3.JPEG"), "{:?}", test.remarks());
 }

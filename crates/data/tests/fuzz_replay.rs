@@ -105,3 +105,14 @@ fn images() {
 fn synthetic_settings() {
     replay("synthetic", fuzz::synthetic);
 }
+
+#[test]
+fn gzip_files() {
+    replay("gzip", fuzz::gzip);
+}
+
+#[test]
+fn images_that_claim_to_be_of_another_format() {
+    replay("image", |bytes| fuzz::image_of(b"II*\0", bytes));
+    replay("image", |bytes| fuzz::image_of(b"BM", bytes));
+}

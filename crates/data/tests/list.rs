@@ -4,6 +4,7 @@ mod support;
 
 use data::source::{fuzz, open_cached};
 use data::{OpenError, Source, Split};
+use std::fs;
 use std::sync::Arc;
 use support::TempFolder;
 
@@ -207,4 +208,48 @@ fn any_bytes_are_survived() {
         }
         fuzz::list(&hostile);
     }
+}
+
+#[test]
+fn an_endless_line_is_refused_and_never_printed_back() {
+    let folder = TempFolder::new();
+    folder.write_image("a.bmp", [1; 3]);
+    let long = vec![b'x'; 20 << 20];
+    folder.write("list.txt", &[b"a.bmp\n", &long[..], b"\n"].concat());
+    folder.write("list.csv", &[b"path,label\n,", &long[..60_000], b"\n"].concat());
+    for (list, expected) in [("list.txt", "line 2 is longer than 65536 bytes"), ("list.csv", "line 2 has no path")] {
+        let path = folder.0.join(list);
+        let message = data::open(path.to_str().unwrap(), data::Split::Train, 0).err().unwrap().to_string();
+        assert!(message.contains(expected) && message.len() < 1000, "{}", message.len());
+    }
+}
+
+#[test]
+fn lists_named_after_their_split_are_the_splits_of_a_folder() {
+    let folder = TempFolder::new();
+    for i in 0..4u8 {
+        folder.write_image(&format!("pictures/{i}.bmp"), [i; 3]);
+    }
+    let open = |split| data::open(folder.spec(), split, 0).unwrap();
+    for (extension, separator) in [("tsv", "\t"), ("csv", ","), ("txt", "\t")] {
+        let line = |(i, class): (u8, &str)| format!("pictures/{i}.bmp{separator}{class}\n");
+        let train: String = [(0, "cat"), (2, "dog"), (3, "eel")].map(line).concat();
+        folder.write(&format!("train.{extension}"), train.as_bytes());
+        folder.write(&format!("val.{extension}"), line((1, "eel")).as_bytes());
+        let (train, test) = (open(data::Split::Train), open(data::Split::Test));
+        assert_eq!((train.len(), test.len(), test.name(0)), (3, 1, "pictures/1.bmp".to_owned()), "{extension}");
+        assert_eq!((test.label(0), test.class_names()), (Some(2), train.class_names()), "the classes of training");
+        // A class that training does not know.
+        folder.write(&format!("val.{extension}"), line((1, "fox")).as_bytes());
+        let test = open(data::Split::Test);
+        assert_eq!((test.label(0), test.remarks().len()), (None, 1), "{:?}", test.remarks());
+        fs::remove_file(folder.0.join(format!("val.{extension}"))).unwrap();
+        assert!(matches!(data::open(folder.spec(), data::Split::Test, 0), Err(data::OpenError::NoTestSplit { .. })));
+        fs::remove_file(folder.0.join(format!("train.{extension}"))).unwrap();
+    }
+    // A text that only happens to be called so is named, and the images are used.
+    folder.write("train.txt", b"remember to buy milk\n");
+    let source = open(data::Split::Train);
+    assert_eq!(source.len(), 4);
+    assert!(source.remarks().iter().any(|remark| remark.contains("train.txt")), "{:?}", source.remarks());
 }

@@ -61,13 +61,16 @@ pub enum EvalError {
     #[error("stopped on request")]
     Stopped,
     /// A file name whose extension names no format of features.
-    #[error("{}: features are written as .safetensors (with labels and names) or .npy; give a name that ends so", path.display())]
+    #[error(
+        "{}: features are written as .safetensors (with labels and names) or .npy; give a name that ends so",
+        text::shown(path)
+    )]
     Extension {
         /// The file asked for.
         path: PathBuf,
     },
     /// A file could not be written.
-    #[error("{}: cannot be written: {source}. Nothing was changed", path.display())]
+    #[error("{}: cannot be written: {source}. Nothing was changed", text::shown(path))]
     Write {
         /// The file.
         path: PathBuf,
@@ -77,7 +80,7 @@ pub enum EvalError {
     /// The header of a safetensors file is limited, and it holds the images' names.
     #[error(
         "{}: the names of {images} images do not fit into the header of a safetensors file; write .npy instead",
-        path.display()
+        text::shown(path)
     )]
     TooManyNames {
         /// The file.

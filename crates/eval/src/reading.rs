@@ -207,7 +207,8 @@ mod tests {
         assert_eq!([64, 4096].map(|batch| fitting(batch, 224 * 224 * 3)), [64, 1783]);
         assert_eq!([fitting(64, 8192 * 8192 * 3), fitting(64, usize::MAX), fitting(64, 0)], [1, 1, 64]);
         let source = data::open("synthetic:train=5,size=16", data::Split::Train, 0).unwrap();
-        let (mut sizes, options) = (Vec::new(), ReadOptions { batch_size: 64, workers: 2, channels: 3, ..Default::default() });
+        let (mut sizes, options) =
+            (Vec::new(), ReadOptions { batch_size: 64, workers: 2, channels: 3, ..Default::default() });
         let preparation = Preparation::Stretch((6000, 8000));
         let mut progress = |_: ReadProgress| ControlFlow::Continue(());
         for_each_batch(&*source, &preparation, &options, &mut progress, |batch| {

@@ -3,9 +3,12 @@
 //! A file is written under a temporary name beside its final one, `<name>.<process>-<time>-<counter>.tmp`, and renamed
 //! when it is complete and on the disk. No two writers share a temporary name, so two processes that replace the same
 //! file do not disturb each other: the last rename wins, and readers see one whole file or the other.
+//!
+//! A writer holds a lock on its unfinished file until that has its final name. The system gives the lock back when the
+//! process ends, however it ends, so an unfinished file that can be locked is a leftover, and one that cannot is not.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,8 +17,12 @@ use std::time::{Duration, SystemTime};
 /// How the name of an unfinished file ends.
 pub const UNFINISHED: &str = ".tmp";
 
-/// An unfinished file that nobody has written to for so long belongs to a process that is gone.
-const ABANDONED: Duration = Duration::from_secs(3600);
+/// Where a file system has no locks, an unfinished file that nobody has written to for so long belongs to a process that
+/// is gone. Long: to wait for a slow disk is no reason to lose hours of unpacking.
+const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+
+/// Names that are tried for an unfinished file, each lost to somebody who tidies up at that very moment.
+const TRIES: usize = 100;
 
 /// Large writes: a checkpoint or an unpacked data set has gigabytes.
 const BUFFER: usize = 1 << 20;
@@ -23,11 +30,12 @@ const BUFFER: usize = 1 << 20;
 /// Replaces `path` by what `write` writes: under another name first, then synced, renamed, and the folder synced.
 ///
 /// On failure `path` is what it was and the unfinished file is gone, so that a full disk has its space back. What a
-/// process that was killed left behind of the same file is removed once it is [abandoned](is_abandoned).
+/// process that was killed left behind of the same file is [removed](remove_if_abandoned).
 pub fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
-    let unfinished = unfinished_path(path);
-    let written = write_and_sync(&unfinished, write)
-        .and_then(|()| fs::rename(&unfinished, path))
+    let (file, unfinished) = create_unfinished(path)?;
+    // The file stays open, and with it the lock, until it has its name.
+    let written = write_and_sync(file, write)
+        .and_then(|_locked| fs::rename(&unfinished, path))
         .and_then(|()| sync_folder_of(path));
     // The first failure is the one to report; whether the leftover could be removed too changes nothing.
     written.inspect_err(|_| _ = remove_if_there(&unfinished))?;
@@ -40,10 +48,32 @@ pub fn replace_with(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, |file| file.write_all(bytes))
 }
 
-fn write_and_sync(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
-    let mut writer = BufWriter::with_capacity(BUFFER, File::create_new(path)?);
+fn write_and_sync(file: File, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<File> {
+    let mut writer = BufWriter::with_capacity(BUFFER, file);
     write(&mut writer)?;
-    writer.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+    let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.sync_all()?;
+    Ok(file)
+}
+
+/// Creates a file on its way to `path`, under an unfinished name, and locks it: as long as it is open, no other process
+/// takes it for a leftover. To be renamed before it is closed.
+pub fn create_unfinished(path: &Path) -> io::Result<(File, PathBuf)> {
+    for _ in 0..TRIES {
+        let unfinished = unfinished_path(path);
+        let file = File::create_new(&unfinished)?;
+        match file.try_lock() {
+            // Somebody who tidies up was faster, and is removing it.
+            Err(TryLockError::WouldBlock) => continue,
+            // A file system without locks: leftovers go by their age there.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
+        // Or was faster still, and has removed it. Once it is locked and there, it stays.
+        if fs::symlink_metadata(&unfinished).is_ok() {
+            return Ok((file, unfinished));
+        }
+    }
+    Err(io::Error::other("unfinished files are removed as soon as they are made"))
 }
 
 /// A name for a file on its way to `path` that no other process and no other thread is using.
@@ -59,10 +89,15 @@ pub fn unfinished_path(path: &Path) -> PathBuf {
 /// The name that an unfinished file was to get: `config.toml` for `config.toml.1f-18c-0.tmp`, or for `config.toml.tmp`,
 /// as earlier versions wrote. None for a name that does not end in [`UNFINISHED`].
 pub fn finished_name(name: &str) -> Option<&str> {
+    own_finished_name(name).or_else(|| name.strip_suffix(UNFINISHED))
+}
+
+/// The same, for names that nobody but [`unfinished_path`] gives.
+fn own_finished_name(name: &str) -> Option<&str> {
     let is_hex = |part: &str| !part.is_empty() && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let is_tag = |tag: &str| tag.split('-').count() == 3 && tag.split('-').all(is_hex);
-    let name = name.strip_suffix(UNFINISHED)?;
-    Some(name.rsplit_once('.').filter(|(_, tag)| is_tag(tag)).map_or(name, |(finished, _)| finished))
+    let (finished, tag) = name.strip_suffix(UNFINISHED)?.rsplit_once('.')?;
+    is_tag(tag).then_some(finished)
 }
 
 /// Whether a file of this name is an unfinished one that was to become `of`.
@@ -70,19 +105,34 @@ pub fn is_unfinished(name: &OsStr, of: &str) -> bool {
     name.to_str().and_then(finished_name) == Some(of)
 }
 
-/// Whether an unfinished file is a leftover of a process that was killed: nobody has written to it for an hour.
-pub fn is_abandoned(path: &Path) -> bool {
-    let modified = fs::metadata(path).and_then(|about| about.modified());
-    modified.ok().and_then(|time| time.elapsed().ok()).is_some_and(|age| age > ABANDONED)
+/// Removes an unfinished file if it is a leftover of a process that was killed: if nobody holds its lock. True where it
+/// is gone.
+pub fn remove_if_abandoned(path: &Path) -> bool {
+    // Anything but a plain file is none of ours, and opening a pipe would wait.
+    if !fs::symlink_metadata(path).is_ok_and(|about| about.is_file()) {
+        return false;
+    }
+    let Ok(file) = File::options().read(true).write(true).open(path) else { return false };
+    let is_abandoned = match file.try_lock() {
+        Ok(()) => true,
+        Err(TryLockError::WouldBlock) => false,
+        Err(TryLockError::Error(_)) => {
+            let modified = file.metadata().and_then(|about| about.modified());
+            modified.ok().and_then(|time| time.elapsed().ok()).is_some_and(|age| age > ABANDONED)
+        }
+    };
+    // Under the lock, so that whoever has just created it sees that it is gone.
+    is_abandoned && fs::remove_file(path).is_ok()
 }
 
 /// Removes abandoned files that were to become `path`. Each crash leaves one, under a name that no later write uses.
 fn remove_abandoned(path: &Path) {
     let Some(name) = path.file_name().and_then(OsStr::to_str) else { return };
     for entry in fs::read_dir(folder_of(path)).into_iter().flatten().flatten() {
-        if is_unfinished(&entry.file_name(), name) && is_abandoned(&entry.path()) {
+        // Only names with a tag: `features.npy.tmp` may be a file of the user's own.
+        if entry.file_name().to_str().and_then(own_finished_name) == Some(name) {
             // The write itself has succeeded: a leftover that cannot be removed is no error.
-            _ = fs::remove_file(entry.path());
+            _ = remove_if_abandoned(&entry.path());
         }
     }
 }
@@ -145,21 +195,44 @@ mod tests {
     }
 
     #[test]
-    fn a_leftover_of_a_crash_is_no_obstacle_and_goes_when_it_is_old() {
+    fn a_leftover_of_a_crash_goes_and_what_a_living_process_writes_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
-        let leftover = |of: &str, age: Duration| {
-            let path = unfinished_path(&folder.path().join(of));
-            let file = File::create_new(&path).unwrap();
-            file.set_modified(SystemTime::now() - age).unwrap();
-            path.file_name().unwrap().to_str().unwrap().to_owned()
-        };
-        let recent = leftover("config.toml", ABANDONED / 2);
-        let others = leftover("metrics.toml", ABANDONED * 2);
-        leftover("config.toml", ABANDONED * 2);
+        let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+        fs::write(unfinished_path(&path), b"half").unwrap();
+        let others = unfinished_path(&folder.path().join("metrics.toml"));
+        fs::write(&others, b"half").unwrap();
+        let own = folder.path().join("config.toml.tmp");
+        fs::write(&own, b"a file of the user").unwrap();
+        let (mut writing, unfinished) = create_unfinished(&path).unwrap();
+        // Nothing written for days, as on a disk that hangs.
+        writing.set_modified(SystemTime::now() - ABANDONED * 3).unwrap();
         replace_with(&path, b"whole").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
-        assert_eq!(names(folder.path()), ["config.toml".to_owned(), recent, others], "somebody may be writing it");
+        let mut left = ["config.toml".to_owned(), name(&others), name(&own), name(&unfinished)];
+        left.sort();
+        assert_eq!(names(folder.path()), left);
+        writing.write_all(b"later").unwrap();
+        fs::rename(&unfinished, &path).unwrap();
+        drop(writing);
+        assert_eq!(fs::read(&path).unwrap(), b"later");
+    }
+
+    #[test]
+    fn whoever_tidies_up_never_takes_a_file_that_was_just_created() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shared");
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    remove_abandoned(&path);
+                }
+            });
+            let written = (0..300).try_for_each(|_| replace_with(&path, b"whole"));
+            stop.store(true, Ordering::Relaxed);
+            written.unwrap();
+        });
     }
 
     #[test]

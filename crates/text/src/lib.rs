@@ -1,5 +1,9 @@
 //! Numbers and names as they are shown to people: in messages, errors and reports.
 
+mod name;
+
+pub use name::{escape_name, path_of, shown, unescape_name};
+
 use std::borrow::Cow;
 
 /// 7390 as `7,390`.
@@ -41,12 +45,31 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Whether a text holds nothing that steers a terminal, ends a line or turns the direction of writing.
+pub fn is_plain(text: &str) -> bool {
+    !text.contains(steers)
+}
+
 /// The beginning of a text from a file, fit to be shown.
 pub fn excerpt(text: &str) -> Cow<'_, str> {
     match shortened(text, 100) {
         Cow::Borrowed(whole) => printable(whole),
         Cow::Owned(beginning) => Cow::Owned(printable(&beginning).into_owned()),
     }
+}
+
+/// A message fit to be shown: it may have several lines, but nothing in it steers a terminal. The last guard before one,
+/// behind [`shown`] and [`printable`], which keep line breaks of names and files out as well.
+pub fn message(text: &str) -> Cow<'_, str> {
+    let harmful = |c: char| steers(c) && !matches!(c, '\n' | '\t');
+    if !text.contains(harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if harmful(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    Cow::Owned(shown)
 }
 
 /// A text of at most so many characters, with dots for the rest.
@@ -83,6 +106,12 @@ mod tests {
     fn bytes_are_short_to_read() {
         assert_eq!([0, 1023, 1536, 3 << 30].map(bytes), ["0 bytes", "1023 bytes", "1.5 KiB", "3.0 GiB"]);
         assert_eq!(bytes(u64::MAX), "16777216.0 TiB");
+    }
+
+    #[test]
+    fn a_message_keeps_its_lines_and_nothing_that_steers() {
+        assert_eq!(message("a\n\tb\x1b[2J\r\u{202e}"), "a\n\tb\\u{1b}[2J\\r\\u{202e}");
+        assert!(matches!(message("two\nlines"), Cow::Borrowed(_)));
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod network;
 mod recipe;
 
 pub use bench::{BenchDataArgs, BenchStepArgs};
-pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, KnnArgs, NetworkArgs, PrecisionArg};
+pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, KnnArgs, NetworkArgs, PrecisionArg, SplitArg};
 pub use recipe::{PretrainArgs, RecipeArgs, ViewsArgs};
 
 use clap::{Args, Parser, Subcommand};
@@ -91,7 +91,7 @@ pub struct DeviceArgs {
 
 /// What `--data` may be.
 const SOURCE: &str = "The images: a folder (searched to any depth), tar or parquet files (also as a pattern: \
-                      'shard-{000..009}.tar'), a folder of CIFAR or IDX files, a text file that lists images, or \
+                      'shard-{000..009}.tar', 'data/**/*.tar'), a folder of CIFAR or IDX files, a text file that lists images, or \
                       `synthetic` for images that the program makes";
 
 /// Height and width in pixels: `224`, or `40x80`.
@@ -140,14 +140,15 @@ mod tests {
             "pretrain --data d --method dino --prototypes vmf --centering probability --arch vit_tiny --patch-size 16 \
              --epochs 3 --batch-size 8 --out-dim 64 --local-crops 2 --recipe r.toml --set a=b --set c=d --out o \
              --device cpu --seed 3",
-            "features --weights w --data d --out f.npy --precision bf16 --force",
-            "eval knn --weights w --data d --k 10,20 --precision f32 --json",
+            "features --weights w --data d --out f.npy --split all --precision bf16 --force",
+            "eval knn --weights w --data d --k 10,20 --split all --precision f32 --json",
             "inspect w",
             "inspect w --json",
             "bench step --arch vit_tiny --patch-size 16 --batch-size 8 --local-crops 6 --out-dim 4096 --steps 5 \
              --device cpu --json",
             "bench data --data d --batch-size 8 --local-crops 6 --workers 2 --seconds 3 --json",
-            "views --data d --out sheet.png --images 4 --epoch 2 --seed 3 --recipe r.toml --set a=b --no-frames --force",
+            "views --data d --out sheet.png --images 4 --epoch 2 --seed 3 --recipe r.toml --set a=b --split test --no-frames \
+             --force",
             "doctor",
         ] {
             let words = std::iter::once("dino-vmf").chain(line.split_whitespace());

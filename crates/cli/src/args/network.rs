@@ -49,7 +49,7 @@ and less exact.
 
 A .safetensors file has `features` [images, width] in f32, `labels` [images] in i64 where there are classes (-1 for
 none), and in its metadata `names` and `class_names` as JSON lists, and which network they are of (`architecture`,
-`heads`, `image_size`, `weights_hash`, ...). In Python:
+`heads`, `image_size`, `weights_hash`, ...). A byte of a name that cannot be shown is written \\xNN there. In Python:
   f = safetensors.safe_open(\"photos.safetensors\", \"np\")
   x, names = f.get_tensor(\"features\"), json.loads(f.metadata()[\"names\"])";
 
@@ -106,15 +106,8 @@ pub enum SplitArg {
     Train,
     /// The held-out images.
     Test,
-}
-
-impl From<SplitArg> for data::Split {
-    fn from(split: SplitArg) -> Self {
-        match split {
-            SplitArg::Train => data::Split::Train,
-            SplitArg::Test => data::Split::Test,
-        }
-    }
+    /// First the training images, then the held-out ones; names begin with train/ or test/.
+    All,
 }
 
 /// `eval knn`.
@@ -127,6 +120,9 @@ pub struct KnnArgs {
     /// The labelled images
     #[arg(long, value_name = "SRC", help = SOURCE)]
     pub data: String,
+    /// Classify the images of this split leave-one-out, each by all others of it [default: held-out by training images]
+    #[arg(long, value_enum)]
+    pub split: Option<SplitArg>,
     /// Numbers of neighbours that vote, each with a result of its own [default: 10,20; fewer for fewer images]
     #[arg(long, value_name = "K,K", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     pub k: Vec<u32>,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ssl::recipe::KeyHelp;
 
-use super::{DeviceArgs, SOURCE};
+use super::{DeviceArgs, SOURCE, SplitArg};
 
 /// The heading of what is no key of the recipe: that of all other options.
 const PLAIN: Option<&str> = None;
@@ -181,6 +181,9 @@ pub struct ViewsArgs {
     /// Images to show
     #[arg(long, help_heading = PLAIN, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub images: u32,
+    /// Which images, where the data has two splits; training sees those of `train`
+    #[arg(long, value_enum, default_value_t = SplitArg::Train)]
+    pub split: SplitArg,
     /// The epoch whose first images are shown, from 0
     #[arg(long, help_heading = PLAIN, value_name = "E", default_value_t = 0)]
     pub epoch: u32,

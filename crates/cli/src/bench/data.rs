@@ -60,7 +60,7 @@ pub fn run(args: &BenchDataArgs) -> Result<(), CliError> {
     let loaded = load(source.clone(), &config, args.seconds)?;
     let cost = operations::measure(&*source, &config);
     if args.json {
-        output::result(&object(&*source, &config, &loaded, &cost).to_string())
+        output::json(&object(&*source, &config, &loaded, &cost))
     } else {
         output::result(&table(&*source, &config, &loaded, &cost))
     }

@@ -124,7 +124,7 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
             "stream": if device.is_gpu() { residual.as_str() } else { "f32" },
             "shares": shares.iter().cloned().collect::<Map<_, _>>(),
         });
-        return output::result(&object.to_string());
+        return output::json(&object);
     }
     let mut detail = String::new();
     for (group, share) in &shares {

@@ -78,12 +78,12 @@ impl FileAccount {
         }
         let normalization = Normalization::from_metadata(said, config.channels).ok().flatten();
         let normalization = normalization.unwrap_or_else(|| Normalization::usual(config.channels));
-        Some(description::timm_snippet(&self.file.path().display().to_string(), config, &normalization))
+        Some(description::timm_snippet(&text::shown(self.file.path()).to_string(), config, &normalization))
     }
 
     /// For people.
     pub fn text(&self) -> String {
-        let mut text = format!("{}: {}", self.file.path().display(), self.file.summary());
+        let mut text = format!("{}: {}", text::shown(self.file.path()), self.file.summary());
         let Content::Weights { checkpoint, said, backbone } = &self.content else {
             return text
                 + "features, a row for each image: `names` and `class_names` beside them are JSON, the rest tells the network\n";
@@ -115,7 +115,7 @@ impl FileAccount {
             .map(|t| json!({ "name": t.name, "element": t.element.to_string(), "shape": t.shape }))
             .collect();
         let mut object = json!({
-            "path": self.file.path().display().to_string(),
+            "path": text::shown(self.file.path()).to_string(),
             "bytes": self.file.file_bytes(),
             "tensors": tensors,
             "metadata": self.file.metadata(),

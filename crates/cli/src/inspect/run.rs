@@ -139,7 +139,7 @@ impl RunAccount {
         let backbone = BackboneAccount::of(&run, result.as_ref());
         Ok(Self {
             backbone,
-            path: path.display().to_string(),
+            path: text::shown(path).to_string(),
             identity: run.identity()?,
             state: RunState::of(activity, result.is_some()),
             last: losses.into_iter().chain(accuracies).collect(),

@@ -1,14 +1,17 @@
 //! The cache of indexes, in a folder of its own: nothing is ever written beside the user's data.
 //!
-//! An entry belongs to a list of files. It is valid while their sizes and modification times and the parser's version
-//! stay the same; otherwise, or if it is damaged, it is rebuilt. Entries that were not used for three months are removed.
-//! The folder may be deleted at any time.
+//! An entry belongs to a list of files. It is valid while their [stamps](super::stamp) and the parser's version stay the
+//! same; otherwise, or if it is damaged, it is rebuilt. An index has one checksum, verified when it is loaded; what was
+//! unpacked has one for every [block](super::checksums), verified when it is read. Entries that were not used for three
+//! months are removed. The folder may be deleted at any time.
 //!
 //! Two processes may build the same entry at once: files are written under temporary names and renamed, the last rename
 //! wins, and either result is valid for both.
 
+use super::checksums::BlockSums;
 use super::gzip;
-use super::ranges::{Content, Names, RangeSource};
+use super::ranges::{Content, RangeSource};
+use super::shelf::Guard;
 use super::stamp::{Stamp, slot, stamps, version};
 use super::unpacking::{self, Unpacking};
 use super::{OpenError, Source, Table};
@@ -18,17 +21,43 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
+use text::shown;
 
 /// The environment variable that says where the cache is.
 pub(super) use ::files::CACHE_VARIABLE as VARIABLE;
 
 /// Magic bytes of an entry; the number is the version of its format.
-const SIGNATURE: &[u8] = b"dino-vmf index 2\n";
+const SIGNATURE: &[u8] = b"dino-vmf index 3\n";
+
+/// What entries of every version start with.
+const FAMILY: &[u8] = b"dino-vmf index ";
+
+/// No index is larger: it would be one of a hundred million images.
+const INDEX_BYTES: u64 = 16 << 30;
 
 /// The cache folder of a user.
+#[derive(Clone)]
 pub(super) struct Cache {
     root: PathBuf,
+}
+
+/// Where the plain content of a file is.
+#[derive(Clone, Debug)]
+pub(super) struct Plain {
+    pub path: PathBuf,
+    /// The checksums of a file that was unpacked into the cache; none for one of the user.
+    pub sums: Option<Arc<BlockSums>>,
+}
+
+/// What the cache has of some files.
+enum Kept {
+    Tables(Vec<Table>),
+    /// Nothing that is still valid.
+    Nothing,
+    /// Something that was valid until it was damaged.
+    Damaged,
 }
 
 /// A file of a table, by number rather than path: an entry stays valid when the cache folder moves or the data is
@@ -45,8 +74,8 @@ enum Place {
 struct Entry<'a> {
     kind: Cow<'a, str>,
     stamps: Cow<'a, [Stamp]>,
-    /// Sizes of the files that were unpacked.
-    unpacked: Vec<u64>,
+    /// Checksums of the files that were unpacked.
+    unpacked: Vec<BlockSums>,
     /// The files of each table.
     places: Vec<Vec<Place>>,
     tables: Cow<'a, [Table]>,
@@ -72,80 +101,115 @@ impl Cache {
         files: &[PathBuf],
         build: impl FnOnce(&mut Unpacking) -> Result<Table, OpenError>,
     ) -> Result<Table, OpenError> {
-        let [table] = self.tables(kind, files, || Ok(files.to_vec()), |_, unpacking| Ok([build(unpacking)?]))?;
+        let plain = || Ok(files.iter().map(|path| Plain { path: path.clone(), sums: None }).collect());
+        let names: Vec<String> = files.iter().map(|file| file_name(file)).collect();
+        let [table] = self.tables(kind, files, &names, plain, |_, unpacking| Ok([build(unpacking)?]))?;
         Ok(table)
     }
 
-    /// As [`Cache::table`], for several tables at once, and for files that may have to be unpacked first: `plain` gives the
-    /// paths to read from, those of the files themselves or of what [`Cache::unpacked`] made of them.
+    /// As [`Cache::table`], for several tables at once, and for files that may have to be unpacked first: `plain` says
+    /// where to read, in the files themselves or in what [`Cache::unpacked`] made of them. `names` are what the names of
+    /// the files' images begin with.
     pub(super) fn tables<const N: usize>(
         &self,
         kind: &str,
         files: &[PathBuf],
-        plain: impl FnOnce() -> Result<Vec<PathBuf>, OpenError>,
-        build: impl FnOnce(&[PathBuf], &mut Unpacking) -> Result<[Table; N], OpenError>,
+        names: &[String],
+        plain: impl FnOnce() -> Result<Vec<Plain>, OpenError>,
+        build: impl FnOnce(&[Plain], &mut Unpacking) -> Result<[Table; N], OpenError>,
     ) -> Result<[Table; N], OpenError> {
-        let stamps = stamps(files)?;
+        let stamps = stamps(files, names)?;
         let plain = plain()?;
         let slot = slot(kind, &stamps);
         let path = self.root.join(format!("{slot}.index"));
         let mut unpacking = Unpacking::new(self.root.clone(), format!("{slot}-{}", version(kind, &stamps)), slot);
-        if let Some(tables) = load(&path, kind, &stamps, &plain, &unpacking).and_then(|tables| tables.try_into().ok()) {
+        let kept = load(&path, kind, &stamps, &plain, &unpacking);
+        let was_damaged = matches!(kept, Kept::Damaged);
+        if let Kept::Tables(tables) = kept
+            && let Ok(tables) = tables.try_into()
+        {
             return Ok(tables);
         }
         let mut tables = build(&plain, &mut unpacking)?;
-        if self::stamps(files)? != stamps {
+        if self::stamps(files, names)? != stamps {
             let path = files.first().cloned().unwrap_or_default();
             let problem = "changed while it was read. Start again when it is complete".to_owned();
             return Err(OpenError::Format { path, problem });
         }
-        let given = plain.into_iter().zip((0..).map(Place::Given));
+        let given = plain.iter().map(|plain| plain.path.clone()).zip((0..).map(Place::Given));
         let known: HashMap<PathBuf, Place> = given.chain(unpacking.paths().zip((0..).map(Place::Unpacked))).collect();
         let places = |table: &Table| table.files.iter().map(|file| known.get(file).copied()).collect();
         let places = tables.iter().map(places).collect::<Option<Vec<Vec<Place>>>>();
         let unpacked = unpacking.keep()?;
         // A table that refers to other files cannot be cached: their changes would not be detected.
         let Some(places) = places else { return Ok(tables) };
+        for (table, places) in tables.iter_mut().zip(&places) {
+            table.guards = guards(places, &stamps, &plain, &unpacked).unwrap_or_default();
+        }
         let (kind, stamps) = (Cow::Borrowed(kind), Cow::Owned(stamps));
-        match save(&path, &Entry { kind, stamps, unpacked, places, tables: Cow::Borrowed(&tables) }) {
+        let saved = save(&path, &Entry { kind, stamps, unpacked, places, tables: Cow::Borrowed(&tables) });
+        let mut remark = |text: String| tables.iter_mut().for_each(|table| table.remarks.push(text.clone()));
+        if was_damaged {
+            let first = files.first().map(|file| shown(file)).unwrap_or_default();
+            remark(format!("what the cache kept of {first} was damaged, and was made again"));
+        }
+        match saved {
             Ok(()) => {
                 unpacking.remove_older();
                 unpacking::remove_unused(&self.root);
             }
-            Err(error) => tables.iter_mut().for_each(|table| {
-                table.remarks.push(format!(
-                    "the index could not be kept in {}: {error}. Every start will index the data again; {VARIABLE} \
-                     names another folder for it",
-                    self.root.display()
-                ));
-            }),
+            Err(error) => remark(format!(
+                "the index could not be kept in {}: {error}. Every start will index the data again; {VARIABLE} names \
+                 another folder for it",
+                shown(&self.root)
+            )),
         }
         Ok(tables)
     }
 
-    /// The path of the unpacked content of a gzip file. Every file has an entry of its own, so that one more shard does not
-    /// unpack all others again.
-    pub(super) fn unpacked(&self, file: &Path) -> Result<PathBuf, OpenError> {
+    /// The unpacked content of a gzip file. Every file has an entry of its own, so that one more shard does not unpack all
+    /// others again.
+    pub(super) fn unpacked(&self, file: &Path) -> Result<(Plain, Vec<String>), OpenError> {
         let table = self.table("gzip 1", &[file.to_path_buf()], |unpacking| {
             let place = gzip::unpack(file, unpacking)?;
-            let (ranges, names, labels) = (Vec::new(), Names::default(), Vec::new());
-            let (class_names, remarks) = (Vec::new(), Vec::new());
-            Ok(Table { files: vec![place], content: Content::File, ranges, names, labels, class_names, remarks })
+            Ok(Table::of_files(vec![place], Content::File))
         })?;
-        Ok(table.files.into_iter().next().unwrap_or_default())
+        let sums = table.guards.into_iter().find_map(|guard| match guard {
+            Guard::Unpacked(sums) => Some(sums),
+            Guard::Given(_) => None,
+        });
+        let path = table.files.into_iter().next().unwrap_or_default();
+        Ok((Plain { path, sums }, table.remarks))
     }
 }
 
-/// The tables of the entry at `path`, if it is intact and valid for these files.
-fn load(path: &Path, kind: &str, stamps: &[Stamp], files: &[PathBuf], unpacking: &Unpacking) -> Option<Vec<Table>> {
-    let entry = entry(&fs::read(path).ok()?)?;
-    let whole = |(i, bytes): (usize, &u64)| fs::metadata(unpacking.path(i)).is_ok_and(|m| m.len() == *bytes);
-    if entry.kind != kind || *entry.stamps != *stamps || !entry.unpacked.iter().enumerate().all(whole) {
-        return None;
+/// The name of a file as text.
+fn file_name(path: &Path) -> String {
+    text::escape_name(path.file_name().unwrap_or_default().as_encoded_bytes()).into_owned()
+}
+
+/// What the entry at `path` holds, if it is intact and valid for these files.
+fn load(path: &Path, kind: &str, stamps: &[Stamp], files: &[Plain], unpacking: &Unpacking) -> Kept {
+    let Ok(bytes) = ::files::read_bounded(path, INDEX_BYTES) else { return Kept::Nothing };
+    let Some(entry) = entry(&bytes) else {
+        let is_of_another_version = bytes.starts_with(FAMILY) && !bytes.starts_with(SIGNATURE);
+        return if is_of_another_version { Kept::Nothing } else { Kept::Damaged };
+    };
+    drop(bytes);
+    if entry.kind != kind || *entry.stamps != *stamps {
+        return Kept::Nothing;
+    }
+    for (number, sums) in entry.unpacked.iter().enumerate() {
+        match fs::metadata(unpacking.path(number)) {
+            Ok(about) if about.len() == sums.bytes() => {}
+            Ok(_) => return Kept::Damaged,
+            // The user may delete what is in the cache at any time.
+            Err(_) => return Kept::Nothing,
+        }
     }
     // Marks the entry as used. Failing is harmless: a folder that cannot be written to is never cleaned up either.
     _ = File::options().append(true).open(path).and_then(|file| file.set_modified(SystemTime::now()));
-    tables(entry, files, unpacking)
+    tables(entry, files, unpacking).map_or(Kept::Damaged, Kept::Tables)
 }
 
 /// Parses an entry; none if its checksum is wrong.
@@ -158,29 +222,42 @@ fn entry(bytes: &[u8]) -> Option<Entry<'static>> {
 }
 
 /// The tables of an entry; none if a reference in them is out of range.
-fn tables(entry: Entry, files: &[PathBuf], unpacking: &Unpacking) -> Option<Vec<Table>> {
+fn tables(entry: Entry, files: &[Plain], unpacking: &Unpacking) -> Option<Vec<Table>> {
     let file = |place: &Place| match *place {
-        Place::Given(i) => files.get(i as usize).cloned(),
+        Place::Given(i) => files.get(i as usize).map(|plain| plain.path.clone()),
         Place::Unpacked(i) => Some(unpacking.path(i as usize)),
     };
     let mut tables = entry.tables.into_owned();
-    if entry.places.len() != tables.len() {
+    if entry.places.len() != tables.len() || !entry.unpacked.iter().all(BlockSums::is_consistent) {
         return None;
     }
     for (table, places) in tables.iter_mut().zip(&entry.places) {
         table.files = places.iter().map(file).collect::<Option<_>>()?;
+        table.guards = guards(places, &entry.stamps, files, &entry.unpacked)?;
     }
     tables.iter().all(Table::is_consistent).then_some(tables)
+}
+
+/// How the files of a table are held to what was indexed.
+fn guards(places: &[Place], stamps: &[Stamp], files: &[Plain], unpacked: &[BlockSums]) -> Option<Vec<Guard>> {
+    let guard = |place: &Place| match *place {
+        Place::Given(i) => match &files.get(i as usize)?.sums {
+            Some(sums) => Some(Guard::Unpacked(sums.clone())),
+            None => Some(Guard::Given(stamps.get(i as usize)?.identity())),
+        },
+        Place::Unpacked(i) => Some(Guard::Unpacked(Arc::new(unpacked.get(i as usize)?.clone()))),
+    };
+    places.iter().map(guard).collect()
 }
 
 /// Parses bytes as an entry, with and without checking its checksum, and calls everything on its tables but reading
 /// images. For fuzzing.
 pub(super) fn read_bytes(bytes: &[u8]) {
-    let files = [PathBuf::from("bytes")];
+    let files = [Plain { path: PathBuf::from("bytes"), sums: None }];
     let unpacking = Unpacking::new(PathBuf::new(), String::new(), String::new());
     for entry in [entry(bytes), postcard::from_bytes(bytes).ok()].into_iter().flatten() {
         for table in tables(entry, &files, &unpacking).into_iter().flatten() {
-            let source = RangeSource::new("bytes".to_owned(), table);
+            let source = RangeSource::new("bytes".to_owned(), table, None);
             (0..source.len()).for_each(|index| _ = (source.name(index), source.label(index)));
             _ = (source.describe(), source.fingerprint());
         }
@@ -237,15 +314,7 @@ mod tests {
     }
 
     fn table(files: Vec<PathBuf>, remark: &str) -> Table {
-        Table {
-            files,
-            content: Content::File,
-            ranges: Vec::new(),
-            names: Names::default(),
-            labels: Vec::new(),
-            class_names: Vec::new(),
-            remarks: vec![remark.to_owned()],
-        }
+        Table { remarks: vec![remark.to_owned()], ..Table::of_files(files, Content::File) }
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! CIFAR-10 and CIFAR-100 as their authors publish them in binary: records of a label and an image, and nothing else.
 
 use super::OpenError;
-use super::ranges::{Content, Names, Range, Table};
+use super::ranges::{Content, Range, Table};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
-use text::thousands;
+use text::{escape_name, thousands};
 
 const SIDE: usize = 32;
 const CHANNELS: usize = 3;
@@ -67,15 +67,8 @@ pub(super) fn index_bytes(bytes: &[u8]) {
 }
 
 fn empty(files: Vec<PathBuf>, class_names: Vec<String>) -> Table {
-    Table {
-        files,
-        content: Content::Planes { height: SIDE, width: SIDE, channels: CHANNELS },
-        ranges: Vec::new(),
-        names: Names::default(),
-        labels: Vec::new(),
-        class_names,
-        remarks: Vec::new(),
-    }
+    let content = Content::Planes { height: SIDE, width: SIDE, channels: CHANNELS };
+    Table { class_names, ..Table::of_files(files, content) }
 }
 
 /// Adds the records of a file of `bytes` bytes, reading it from front to back.
@@ -101,7 +94,7 @@ fn add(
     if table.ranges.len() as u64 + count > u64::from(u32::MAX) {
         return Err(OpenError::TooMany { path: path.to_path_buf(), count: table.ranges.len() + count as usize });
     }
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = escape_name(path.file_name().unwrap_or_default().as_encoded_bytes());
     for i in 0..count {
         reader.read_exact(&mut record).map_err(|source| OpenError::Io { path: path.to_path_buf(), source })?;
         let label = record[kind.label_bytes() - 1];

@@ -3,7 +3,7 @@
 use super::{cache, parts};
 use crate::decode::{self, DecodeError};
 use std::path::{Path, PathBuf};
-use text::thousands;
+use text::{printable, shown, thousands};
 use thiserror::Error;
 
 /// Why an image could not be read. The message starts with the image's name.
@@ -59,19 +59,19 @@ impl ReadError {
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// Nothing there.
-    #[error("{}: no such file or folder. {SOURCES}", path.display())]
+    #[error("{}: no such file or folder. {SOURCES}", shown(path))]
     Missing {
         /// What was asked for.
         path: PathBuf,
     },
     /// Something there, but not a folder.
-    #[error("{}: not a folder. Give the folder that holds the images", path.display())]
+    #[error("{}: not a folder. Give the folder that holds the images", shown(path))]
     NotAFolder {
         /// What was asked for.
         path: PathBuf,
     },
     /// A file of a kind we do not know.
-    #[error("{}: not a file that images can be read from: it starts with {start:02x?}. {SOURCES}", path.display())]
+    #[error("{}: not a file that images can be read from: it starts with {start:02x?}. {SOURCES}", shown(path))]
     UnknownFile {
         /// The file.
         path: PathBuf,
@@ -82,7 +82,8 @@ pub enum OpenError {
     #[error(
         "{}: holds {first} and {second}. Name the one you mean: a file such as {}, several as a pattern, or a folder \
          with only one kind",
-        path.display(), example.display()
+        shown(path),
+        shown(example)
     )]
     Mixed {
         /// The folder.
@@ -96,8 +97,8 @@ pub enum OpenError {
     },
     /// A folder without images.
     #[error(
-        "{}: no images in it or below. Looked for .{}; saw {others} other file(s){}",
-        path.display(), decode::EXTENSIONS.join(", ."), example(.first_other)
+        "{}: no images in it or below. Looked for .{}; saw {others} other file(s){}{}",
+        shown(path), decode::EXTENSIONS.join(", ."), example(.first_other), also(.passed_over)
     )]
     NoImages {
         /// The folder.
@@ -106,15 +107,17 @@ pub enum OpenError {
         others: usize,
         /// One of them.
         first_other: Option<String>,
+        /// What to say of images among them whose format is not read.
+        passed_over: Option<String>,
     },
     /// Held-out images wanted where there are none.
-    #[error("{}: has no held-out images: {}", path.display(), no_test(path))]
+    #[error("{}: has no held-out images: {}", shown(path), no_test(path))]
     NoTestSplit {
         /// The folder or the files.
         path: PathBuf,
     },
     /// The file system refused.
-    #[error("{}: cannot be read: {source}", path.display())]
+    #[error("{}: cannot be read: {source}", shown(path))]
     Io {
         /// The file or the folder.
         path: PathBuf,
@@ -122,7 +125,7 @@ pub enum OpenError {
         source: std::io::Error,
     },
     /// Something is wrong with what a file holds.
-    #[error("{}: {problem}", path.display())]
+    #[error("{}: {problem}", shown(path))]
     Format {
         /// The file.
         path: PathBuf,
@@ -133,7 +136,7 @@ pub enum OpenError {
     #[error(
         "{}: cannot unpack into this cache folder: {source}, after {} bytes{}. Make room there, or set {} to a folder \
          on another disk",
-        folder.display(), thousands(*.written), need(.needed), cache::VARIABLE
+        shown(folder), thousands(*.written), need(.needed), cache::VARIABLE
     )]
     Cache {
         /// The cache folder.
@@ -145,8 +148,14 @@ pub enum OpenError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// What the cache holds of a file is damaged. It is removed and made again before anybody sees this.
+    #[error("{}: this file of the cache is damaged. Remove it; it is made again from your data", shown(path))]
+    DamagedEntry {
+        /// The file in the cache.
+        path: PathBuf,
+    },
     /// More images than can be numbered.
-    #[error("{}: {count} images are more than the {} that one source can hold", path.display(), u32::MAX)]
+    #[error("{}: {count} images are more than the {} that one source can hold", shown(path), u32::MAX)]
     TooMany {
         /// The folder.
         path: PathBuf,
@@ -154,7 +163,11 @@ pub enum OpenError {
         count: usize,
     },
     /// `synthetic:...` with something we do not know.
-    #[error("`{spec}`: {problem}. Write for example synthetic:train=4000,test=1000,size=48,seed=0")]
+    #[error(
+        "`{}`: {}. Write for example synthetic:train=4000,test=1000,size=48,seed=0",
+        printable(spec),
+        printable(problem)
+    )]
     Synthetic {
         /// What was asked for.
         spec: String,
@@ -178,13 +191,17 @@ fn no_test(path: &Path) -> String {
     format!(
         "they would be in a folder or in files named {names}, beside others named train. Put them in {}, next to {}, \
          or give their folder itself",
-        val.display(),
-        train.display()
+        shown(&val),
+        shown(&train)
     )
 }
 
 fn need(bytes: &Option<u64>) -> String {
     bytes.map_or(String::new(), |bytes| format!(" of about {}", thousands(bytes)))
+}
+
+fn also(remark: &Option<String>) -> String {
+    remark.as_ref().map_or(String::new(), |remark| format!(". {remark}"))
 }
 
 fn example(name: &Option<String>) -> String {

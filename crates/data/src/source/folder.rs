@@ -2,25 +2,34 @@
 //!
 //! Without labels is the normal case. Where every image lies in one of at least two first-level sub-folders, those are
 //! the classes. Of a split data set, the training part has the list of classes, so that neither a class missing from the
-//! held-out part nor a folder of another meaning there can shift the labels.
+//! held-out part nor a folder of another meaning there can shift the labels. The held-out part may have its classes in a
+//! file instead: see [`annotations`].
 
 use super::folder_index::{self, Index};
 use super::parts::Part;
-use super::{Fingerprint, OpenError, ReadError, Source, Split, Stored, describe, files};
+use super::{Fingerprint, OpenError, ReadError, Source, Split, Stored, annotations, describe, files};
 use crate::decode::DecodeLimits;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use text::printable;
+use text::{escape_name, excerpt, shown};
+
+/// Where labels come from.
+enum Labels {
+    None,
+    /// One for every folder of the index.
+    Folders(Vec<u32>),
+    /// One for every image.
+    Images(Vec<u32>),
+}
 
 /// Images in a folder.
 pub struct FolderSource {
     root: PathBuf,
     index: Index,
     class_names: Vec<String>,
-    /// The label of every folder of the index; empty without labels.
-    folder_labels: Vec<u32>,
+    labels: Labels,
     remarks: Vec<String>,
     fingerprint: OnceLock<u64>,
 }
@@ -41,10 +50,8 @@ impl FolderSource {
             Some(parts) => {
                 if let Some(first) = parts.unused.first() {
                     let (count, first) = (parts.unused.len(), path.join(first));
-                    remarks.push(format!(
-                        "images beside the two parts are not used, {count} time(s): {}",
-                        first.display()
-                    ));
+                    remarks
+                        .push(format!("images beside the two parts are not used, {count} time(s): {}", shown(&first)));
                 }
                 let root = if split == Split::Train { Some(parts.train.clone()) } else { parts.test };
                 (root.ok_or_else(no_test)?, parts.train)
@@ -56,8 +63,21 @@ impl FolderSource {
         if index.entries.is_empty() {
             return Err(no_images(root, index));
         }
-        let (class_names, folder_labels) = classes(&train, &index, &mut remarks)?;
-        Ok(Self { root, index, class_names, folder_labels, remarks, fingerprint: OnceLock::new() })
+        remarks.extend(index.passed_over.remark());
+        if let Some(first) = &index.first_broken {
+            remarks.push(format!(
+                "{} image(s) left out that are links and lead nowhere, the first: {first}",
+                index.broken
+            ));
+        }
+        let (class_names, labels) = classes(&root, &train, &index, &mut remarks)?;
+        Ok(Self { root, index, class_names, labels, remarks, fingerprint: OnceLock::new() })
+    }
+
+    /// The same with one more remark.
+    pub(super) fn with_remark(mut self, remark: String) -> Self {
+        self.remarks.push(remark);
+        self
     }
 
     fn relative(&self, index: usize) -> PathBuf {
@@ -69,45 +89,83 @@ impl FolderSource {
 /// The error for a folder without images.
 fn no_images(path: PathBuf, index: Index) -> OpenError {
     let Some(container) = index.container else {
-        return OpenError::NoImages { path, others: index.others, first_other: index.first_other };
+        let passed_over = index.passed_over.remark();
+        return OpenError::NoImages { path, others: index.others, first_other: index.first_other, passed_over };
     };
     let container = path.join(container);
-    let folder = container.parent().unwrap_or(&path).display();
-    let problem = format!("no images in it or below, but {}. Give its folder: {folder}", container.display());
+    let folder = shown(container.parent().unwrap_or(&path));
+    let problem = format!("no images in it or below, but {}. Give its folder: {folder}", shown(&container));
     OpenError::Format { path, problem }
 }
 
-/// Class names and the label of every folder of the index; both empty where the folders of the training part form no
-/// classes, or those of the index are not among them.
-fn classes(train: &Path, index: &Index, remarks: &mut Vec<String>) -> Result<(Vec<String>, Vec<u32>), OpenError> {
-    let none = Ok((Vec::new(), Vec::new()));
+/// Class names and labels; none where the folders of the training part form no classes, or those of the index are not
+/// among them.
+fn classes(
+    root: &Path,
+    train: &Path,
+    index: &Index,
+    remarks: &mut Vec<String>,
+) -> Result<(Vec<String>, Labels), OpenError> {
+    let none = Ok((Vec::new(), Labels::None));
     let classes: Vec<OsString> = folder_index::class_folders(train)?.into_iter().flatten().collect();
-    let shown = |name: &OsStr| printable(&name.to_string_lossy()).into_owned();
+    let shown_name = |name: &OsStr| escape_name(name.as_encoded_bytes()).into_owned();
     if classes.iter().all(|name| name.to_str().is_some_and(|name| Part::of_folder(name).is_some())) {
         if let Some(first) = classes.first() {
-            remarks
-                .push(format!("`{}` is for training like everything here: there is no folder `train`", shown(first)));
+            let first = shown_name(first);
+            remarks.push(format!("`{first}` is for training like everything here: there is no folder `train`"));
         }
         return none;
     }
     if classes.len() < 2 {
         return none;
     }
+    let label = |name: &OsStr| classes.binary_search_by(|class| class.as_os_str().cmp(name)).ok().map(|i| i as u32);
+    let class_names = || classes.iter().map(|name| shown_name(name)).collect();
+    if let Some(file) = annotations::find(root).filter(|_| root != train) {
+        return Ok(match annotated(&file, index, label)? {
+            Ok(labels) => (class_names(), Labels::Images(labels)),
+            Err(problem) => {
+                remarks.push(format!("these held-out images have no labels: {problem}"));
+                return none;
+            }
+        });
+    }
     let mut labels = Vec::with_capacity(index.folders.len());
     for folder in &index.folders {
         let name = folder.components().next().map_or(OsStr::new(""), |first| first.as_os_str());
-        let Ok(label) = classes.binary_search_by(|class| class.as_os_str().cmp(name)) else {
+        let Some(label) = label(name) else {
             let problem = if name.is_empty() {
                 "some lie in no folder".to_owned()
             } else {
-                format!("`{}` is no class of {}", shown(name), train.display())
+                format!("`{}` is no class of {}", shown_name(name), shown(train))
             };
             remarks.push(format!("these held-out images have no labels: {problem}"));
             return none;
         };
-        labels.push(label as u32);
+        labels.push(label);
     }
-    Ok((classes.iter().map(|name| shown(name)).collect(), labels))
+    Ok((class_names(), Labels::Folders(labels)))
+}
+
+/// The label of every image from a file of annotations, or what is wrong with it.
+fn annotated(
+    file: &Path,
+    index: &Index,
+    label: impl Fn(&OsStr) -> Option<u32>,
+) -> Result<Result<Vec<u32>, String>, OpenError> {
+    let classes = annotations::read(file)?;
+    let mut labels = Vec::with_capacity(index.entries.len());
+    for entry in &index.entries {
+        let name = escape_name(entry.name.as_encoded_bytes());
+        let Some(class) = classes.get(entry.name.as_encoded_bytes()) else {
+            return Ok(Err(format!("{} says nothing of {name}", shown(file))));
+        };
+        let Some(label) = label(OsStr::new(class)) else {
+            return Ok(Err(format!("`{}` in {} is no class of the training images", excerpt(class), shown(file))));
+        };
+        labels.push(label);
+    }
+    Ok(Ok(labels))
 }
 
 impl Source for FolderSource {
@@ -124,7 +182,11 @@ impl Source for FolderSource {
 
     fn label(&self, index: usize) -> Option<u32> {
         let entry = self.index.entries.get(index)?;
-        self.folder_labels.get(entry.folder as usize).copied()
+        match &self.labels {
+            Labels::None => None,
+            Labels::Folders(labels) => labels.get(entry.folder as usize).copied(),
+            Labels::Images(labels) => labels.get(index).copied(),
+        }
     }
 
     fn class_names(&self) -> &[String] {
@@ -132,15 +194,11 @@ impl Source for FolderSource {
     }
 
     fn name(&self, index: usize) -> String {
-        if index >= self.len() {
-            format!("#{index}")
-        } else {
-            printable(&self.relative(index).to_string_lossy()).into_owned()
-        }
+        if index >= self.len() { format!("#{index}") } else { shown(&self.relative(index)).into_owned() }
     }
 
     fn describe(&self) -> String {
-        describe(self.root.display(), self)
+        describe(shown(&self.root), self)
     }
 
     fn fingerprint(&self) -> u64 {

@@ -10,12 +10,14 @@
 use super::OpenError;
 use super::found::is_container;
 use super::parts::Part;
+use super::passed_over::PassedOver;
 use crate::decode::EXTENSIONS;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
+use text::shown;
 
 /// An image file.
 pub(super) struct Entry {
@@ -35,6 +37,11 @@ pub(super) struct Index {
     pub others: usize,
     /// The first of them.
     pub first_other: Option<String>,
+    /// Those among them that are images of a format that is not read.
+    pub passed_over: PassedOver,
+    /// Links that lead nowhere and would be images by their name, and the first of them.
+    pub broken: usize,
+    pub first_broken: Option<String>,
     /// One that holds images itself, such as a parquet file.
     pub container: Option<PathBuf>,
 }
@@ -43,6 +50,7 @@ pub(super) struct Index {
 pub(super) fn list(root: &Path) -> Result<Index, OpenError> {
     let mut found = Vec::new();
     let (mut others, mut first_other, mut container) = (0, None, None);
+    let (mut passed_over, mut broken, mut first_broken) = (PassedOver::default(), 0, None);
     // Every real folder is read once, whatever links lead to it, which also ends every circle. Links wait until the
     // plain folders are done, so that an image goes by its plain path where it has one.
     let mut seen = HashSet::new();
@@ -64,12 +72,18 @@ pub(super) fn list(root: &Path) -> Result<Index, OpenError> {
                 Kind::File => {
                     others += 1;
                     let path = folder.join(&name);
-                    first_other.get_or_insert_with(|| path.display().to_string());
+                    first_other.get_or_insert_with(|| shown(&path).into_owned());
+                    let extension = Path::new(&name).extension().and_then(OsStr::to_str).unwrap_or_default();
+                    passed_over.add(extension, || shown(&path).into_owned());
                     if container.is_none() && is_container(&name.to_string_lossy()) {
                         container = Some(path);
                     }
                 }
-                Kind::Neither => {}
+                Kind::BrokenLink if is_image(&name) => {
+                    broken += 1;
+                    first_broken.get_or_insert_with(|| shown(&folder.join(&name)).into_owned());
+                }
+                Kind::BrokenLink | Kind::Neither => {}
             }
         }
         if !names.is_empty() {
@@ -83,7 +97,7 @@ pub(super) fn list(root: &Path) -> Result<Index, OpenError> {
         return Err(OpenError::TooMany { path: root.to_path_buf(), count });
     }
     let (folders, entries) = (Vec::with_capacity(found.len()), Vec::with_capacity(count));
-    let mut index = Index { folders, entries, others, first_other, container };
+    let mut index = Index { folders, entries, others, first_other, passed_over, broken, first_broken, container };
     for (folder, names) in found {
         let number = index.folders.len() as u32;
         index.folders.push(folder);
@@ -132,7 +146,9 @@ enum Kind {
     Folder,
     LinkedFolder,
     File,
-    /// A broken link, a socket, something that vanished.
+    /// A link that leads nowhere.
+    BrokenLink,
+    /// A socket, a pipe, something that vanished.
     Neither,
 }
 
@@ -143,7 +159,8 @@ fn kind(entry: &fs::DirEntry) -> Kind {
         return match fs::metadata(entry.path()) {
             Ok(target) if target.is_dir() => Kind::LinkedFolder,
             Ok(target) if target.is_file() => Kind::File,
-            _ => Kind::Neither,
+            Ok(_) => Kind::Neither,
+            Err(_) => Kind::BrokenLink,
         };
     }
     match (kind.is_dir(), kind.is_file()) {
@@ -181,7 +198,7 @@ pub(super) fn split_folders(root: &Path) -> Result<Option<SplitFolders>, OpenErr
             },
             // One says enough: there may be millions.
             Kind::File if unused.is_empty() && is_image(&name) => unused.push(name),
-            Kind::File | Kind::Neither => {}
+            Kind::File | Kind::BrokenLink | Kind::Neither => {}
         }
     }
     // Of `val2014` and `val2017`, the later one.

@@ -6,6 +6,7 @@ use super::{OpenError, Split};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use text::shown;
 
 /// Folders that the usual archives unpack to.
 const CIFAR_FOLDERS: [&str; 2] = ["cifar-10-batches-bin", "cifar-100-binary"];
@@ -194,8 +195,7 @@ fn by_split_words(format: Format, root: &Path, files: &[&PathBuf]) -> FoundFiles
         }
     }
     let mut remark = |files: &[PathBuf], what: &str| {
-        let first =
-            files.first().map(|first| format!("{} file(s) {what}, the first: {}", files.len(), first.display()));
+        let first = files.first().map(|first| format!("{} file(s) {what}, the first: {}", files.len(), shown(first)));
         found.remarks.extend(first);
     };
     remark(&unused, "belong to no part and are not used");

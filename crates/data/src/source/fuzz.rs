@@ -1,8 +1,9 @@
 //! Parsers of untrusted bytes, for a fuzzer to call. Each has to come back, whatever the bytes are, without a panic and
 //! without taking much more memory than they have.
 
-use super::{SyntheticSettings, cache, cifar, idx, list, parquet, pattern, tar};
+use super::{SyntheticSettings, annotations, cache, cifar, gzip, idx, list, parquet, pattern, tar};
 use crate::decode::{self, DecodeLimits};
+use std::io;
 
 /// A tar archive, as it is and with the checksums of headers put right, which chance would hardly ever do.
 pub fn tar(bytes: &[u8]) {
@@ -16,9 +17,10 @@ pub fn tar(bytes: &[u8]) {
     tar::index_bytes(&repaired);
 }
 
-/// A text list.
+/// A text list, and the list of Tiny-ImageNet.
 pub fn list(bytes: &[u8]) {
     list::parse_anything(bytes);
+    annotations::parse_bytes(bytes);
 }
 
 /// An IDX file.
@@ -46,9 +48,22 @@ pub fn pattern(bytes: &[u8]) {
     pattern::read_text(&String::from_utf8_lossy(bytes));
 }
 
+/// A gzip file.
+pub fn gzip(bytes: &[u8]) {
+    _ = io::copy(&mut gzip::Gunzip::new(bytes), &mut io::sink());
+}
+
 /// An image file.
 pub fn image(bytes: &[u8]) {
-    _ = decode::decode(bytes, &DecodeLimits { pixels: 1 << 20, memory: 64 << 20, file_bytes: 1 << 20 });
+    _ = decode::decode(bytes, &DecodeLimits { pixels: 1 << 20, memory: 64 << 20, file_bytes: 5 << 20 });
+}
+
+/// An image file of one format: the bytes with its signature in front, which chance would hardly ever keep.
+pub fn image_of(signature: &[u8], bytes: &[u8]) {
+    let mut signed = bytes.to_vec();
+    signed.resize(signed.len().max(signature.len()), 0);
+    signed[..signature.len()].copy_from_slice(signature);
+    image(&signed);
 }
 
 /// The settings of made-up images.

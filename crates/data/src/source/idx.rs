@@ -11,7 +11,7 @@ use super::unpacking::Unpacking;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
-use text::thousands;
+use text::{escape_name, thousands};
 
 /// Name of this parser in the cache. The number changes with what it makes of a file.
 const KIND: &str = "idx 1";
@@ -241,22 +241,21 @@ fn table(images: &Path, file: PathBuf, shape: Shape, labels_file: Option<&Path>)
     let highest = labels.iter().max().map(|&label| label as usize + 1);
     // The files of the other split must come to the same list, whether or not they show the last class.
     let classes = highest.map_or(0, |classes| classes.max(USUAL_CLASSES));
-    let name = images.file_name().unwrap_or_default().to_string_lossy();
+    let name = escape_name(images.file_name().unwrap_or_default().as_encoded_bytes());
     let mut names = Names::default();
     (0..shape.count).for_each(|i| names.push(&format!("{name} #{i}")));
     let bytes = shape.image();
+    let content = Content::Pixels {
+        height: shape.height as usize,
+        width: shape.width as usize,
+        channels: shape.channels as usize,
+    };
     Ok(Table {
-        files: vec![file],
-        content: Content::Pixels {
-            height: shape.height as usize,
-            width: shape.width as usize,
-            channels: shape.channels as usize,
-        },
         ranges: (0..shape.count).map(|i| Range { file: 0, offset: shape.start + i * bytes, bytes }).collect(),
         names,
         labels,
         class_names: (0..classes).map(|class| class.to_string()).collect(),
-        remarks: Vec::new(),
+        ..Table::of_files(vec![file], content)
     })
 }
 

@@ -3,7 +3,10 @@
 //! A [`Source`] is a numbered list of images that can be read in any order by any number of threads. [`open`] finds the
 //! kind from what the user wrote.
 
+mod annotations;
+mod both;
 mod cache;
+mod checksums;
 mod cifar;
 mod content;
 mod error;
@@ -21,9 +24,12 @@ mod open;
 mod parallel;
 mod parquet;
 mod parts;
+mod passed_over;
 mod pattern;
 mod ranges;
+mod read_at;
 mod reader;
+mod shelf;
 mod stamp;
 mod synthetic;
 mod tar;
@@ -31,14 +37,14 @@ mod unpacking;
 
 pub use error::{OpenError, ReadError};
 pub use folder::FolderSource;
-pub use open::{open, open_cached};
+pub use open::{open, open_all, open_all_cached, open_cached};
 pub use reader::Reader;
 pub use synthetic::{SyntheticSettings, SyntheticSource};
 
 use crate::Image;
 use crate::decode::DecodeLimits;
 use random::StableHash;
-use ranges::{Table, read_at};
+use ranges::Table;
 use text::count;
 
 /// A data set: a numbered list of images, read in any order.
@@ -82,6 +88,12 @@ pub trait Source: Send + Sync {
     /// Warnings about the data that are no errors: members left out, an index that could not be cached.
     fn remarks(&self) -> &[String] {
         &[]
+    }
+
+    /// What has come up while images were read and has not been asked for yet: a damaged file of the cache that was made
+    /// again. For people.
+    fn take_news(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 

@@ -1,8 +1,10 @@
-//! Patterns that stand for several files: `shard-{000..146}.tar`, `{train,extra}.tar`, `data/*.parquet`.
+//! Patterns that stand for several files: `shard-{000..146}.tar`, `{train,extra}.tar`, `data/*.parquet`, `data/**/*.tar`.
 
 use super::OpenError;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use text::{escape_name, excerpt};
 
 /// More files than this is a slip of the pen.
 const MOST_FILES: usize = 100_000;
@@ -30,9 +32,11 @@ pub(super) fn expand(spec: &str) -> Result<Vec<PathBuf>, OpenError> {
         if !name.contains(['*', '?']) {
             let path = PathBuf::from(&name);
             match fs::metadata(&path) {
-                Ok(about) if about.is_dir() => return Err(wrong(format!("{name} is a folder, not a file"))),
+                Ok(about) if about.is_dir() => {
+                    return Err(wrong(format!("{} is a folder, not a file", escape_name(name.as_bytes()))));
+                }
                 Ok(_) => files.push(path),
-                Err(error) => return Err(wrong(format!("{name}: {error}"))),
+                Err(error) => return Err(wrong(format!("{}: {error}", escape_name(name.as_bytes())))),
             }
             continue;
         }
@@ -119,7 +123,7 @@ fn choices(inside: &str, room: &mut Room) -> Result<Option<Vec<String>>, String>
     {
         let count = from.abs_diff(to).saturating_add(1);
         if count > MOST_FILES as u64 {
-            return Err(format!("{{{inside}}} stands for {count} files, more than {MOST_FILES}"));
+            return Err(format!("{{{}}} stands for {count} files, more than {MOST_FILES}", excerpt(inside)));
         }
         // As in a shell, a leading zero on either side asks for numbers of equal width.
         let padded = |text: &str| text.len() > 1 && text.starts_with('0');
@@ -152,7 +156,8 @@ fn whole(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// Files whose path matches, sorted. Stars match within one part of the path.
+/// Files whose path matches, sorted. A star matches within one part of the path; `**` as a part of its own stands for any
+/// number of folders, none included.
 fn glob(pattern: &str) -> Result<Vec<PathBuf>, OpenError> {
     let mut found = vec![PathBuf::new()];
     for part in Path::new(pattern).components() {
@@ -162,6 +167,10 @@ fn glob(pattern: &str) -> Result<Vec<PathBuf>, OpenError> {
             continue;
         };
         let mut next = Vec::new();
+        if wild == "**" {
+            found = folders_below(found, pattern)?;
+            continue;
+        }
         for folder in found {
             let folder_read = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
             let Ok(entries) = fs::read_dir(folder_read) else { continue };
@@ -173,15 +182,74 @@ fn glob(pattern: &str) -> Result<Vec<PathBuf>, OpenError> {
                 }
                 // Before the next star multiplies them: `*/../*/../*` would never end.
                 if next.len() > MOST_FILES {
-                    let problem = format!("stands for more than {MOST_FILES} files and folders");
-                    return Err(OpenError::Format { path: PathBuf::from(pattern), problem });
+                    return Err(too_many(pattern));
                 }
             }
         }
         found = next;
     }
+    if Path::new(pattern).ends_with("**") {
+        found = files_in(&found, pattern)?;
+    }
     found.retain(|path| path.is_file());
     found.sort_unstable();
+    // `**/**` finds a file in more than one way.
+    found.dedup();
+    Ok(found)
+}
+
+fn too_many(pattern: &str) -> OpenError {
+    let problem = format!("stands for more than {MOST_FILES} files and folders");
+    OpenError::Format { path: PathBuf::from(pattern), problem }
+}
+
+/// These folders and all below them that are not hidden. Every real folder comes once, whatever links lead to it, which
+/// also ends every circle; links wait until the plain folders are done, so that a file goes by its plain path.
+fn folders_below(roots: Vec<PathBuf>, pattern: &str) -> Result<Vec<PathBuf>, OpenError> {
+    let (mut found, mut seen) = (Vec::new(), HashSet::new());
+    let mut plain: BTreeSet<PathBuf> = roots.into_iter().collect();
+    let mut links: BTreeSet<PathBuf> = BTreeSet::new();
+    while let Some(folder) = plain.pop_first().or_else(|| links.pop_first()) {
+        let readable = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
+        let Ok(real) = fs::canonicalize(readable) else { continue };
+        if !real.is_dir() || !seen.insert(real) {
+            continue;
+        }
+        for entry in fs::read_dir(readable).into_iter().flatten() {
+            let entry = entry.map_err(|source| OpenError::Io { path: folder.clone(), source })?;
+            let name = entry.file_name();
+            if name.as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => _ = plain.insert(folder.join(name)),
+                Ok(kind) if kind.is_symlink() && entry.path().is_dir() => _ = links.insert(folder.join(name)),
+                _ => {}
+            }
+        }
+        found.push(folder);
+        if found.len() + plain.len() + links.len() > MOST_FILES {
+            return Err(too_many(pattern));
+        }
+    }
+    Ok(found)
+}
+
+/// All files directly in these folders that are not hidden.
+fn files_in(folders: &[PathBuf], pattern: &str) -> Result<Vec<PathBuf>, OpenError> {
+    let mut found = Vec::new();
+    for folder in folders {
+        let readable = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        for entry in fs::read_dir(readable).into_iter().flatten() {
+            let name = entry.map_err(|source| OpenError::Io { path: folder.clone(), source })?.file_name();
+            if !name.as_encoded_bytes().starts_with(b".") {
+                found.push(folder.join(name));
+            }
+        }
+        if found.len() > MOST_FILES {
+            return Err(too_many(pattern));
+        }
+    }
     Ok(found)
 }
 
@@ -279,6 +347,38 @@ mod tests {
         fs::remove_dir_all(&root).unwrap();
         let message = found.unwrap_err().to_string();
         assert!(message.contains("stands for more than 100000 files and folders"), "{message}");
+    }
+
+    #[test]
+    fn two_stars_stand_for_folders_at_any_depth_and_for_none() {
+        let root = std::env::temp_dir().join(format!("data-depth-{}", std::process::id()));
+        for file in ["0.tar", "a/1.tar", "a/b/2.tar", "a/b/c/3.tar", "a/b/4.txt", ".hidden/5.tar"] {
+            let path = root.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, b"").unwrap();
+        }
+        // Two circles, and a link to a folder that is found anyway.
+        #[cfg(unix)]
+        for (to, at) in [(&root.join("a/b/c"), "a/b/c/loop"), (&root.join("a"), "a/self"), (&root.join("a/b"), "again")]
+        {
+            std::os::unix::fs::symlink(to, root.join(at)).unwrap();
+        }
+        let found = |pattern: &str| -> Vec<String> {
+            let found = expand(root.join(pattern).to_str().unwrap()).unwrap();
+            found.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned()).collect()
+        };
+        let all = ["0.tar", "a/1.tar", "a/b/2.tar", "a/b/c/3.tar"];
+        let results = [
+            (found("**/*.tar"), &all[..]),
+            (found("**/**/*.tar"), &all),
+            (found("a/**/*.tar"), &all[1..]),
+            (found("**/b/**/*.tar"), &all[2..]),
+            (found("a/b/**"), &["a/b/2.tar", "a/b/4.txt", "a/b/c/3.tar"]),
+        ];
+        fs::remove_dir_all(&root).unwrap();
+        for (found, expected) in results {
+            assert_eq!(found, expected);
+        }
     }
 
     #[test]

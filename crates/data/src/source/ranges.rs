@@ -1,17 +1,17 @@
 //! Images that are ranges of bytes in files: members of a tar, records of a CIFAR or IDX file, rows of an unpacked
 //! table.
 //!
-//! A parser's whole work is to fill a [`Table`]. Reading is the same for all: open the file, read the range.
+//! A parser's whole work is to fill a [`Table`]. Reading is the same for all, and is what [`Shelf`] does.
 
+use super::shelf::{Guard, Remake, Shelf};
 use super::{Fingerprint, ReadError, Source, Stored, content, describe};
 use crate::decode::DecodeLimits;
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
-use std::fs::File;
+use std::collections::HashMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
-use text::printable;
+use text::escape_name;
 
 /// Where an image's bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +75,9 @@ pub(super) struct Table {
     /// The files that ranges lie in. The cache keeps them in its own way.
     #[serde(skip)]
     pub files: Vec<PathBuf>,
+    /// How each of the files is held to what was indexed. The cache fills this in; a parser leaves it empty.
+    #[serde(skip)]
+    pub guards: Vec<Guard>,
     /// What they hold.
     pub content: Content,
     /// One for each image.
@@ -90,6 +93,13 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// A table of nothing yet, in these files.
+    pub(super) fn of_files(files: Vec<PathBuf>, content: Content) -> Self {
+        let (ranges, names, labels) = (Vec::new(), Names::default(), Vec::new());
+        let (guards, class_names, remarks) = (Vec::new(), Vec::new(), Vec::new());
+        Self { files, guards, content, ranges, names, labels, class_names, remarks }
+    }
+
     /// True where every number that refers to something refers to something that is there.
     pub(super) fn is_consistent(&self) -> bool {
         let count = self.ranges.len();
@@ -106,72 +116,53 @@ pub(super) struct RangeSource {
     /// What the user asked for.
     spec: String,
     table: Table,
-    /// The first files of the table, kept open once they have been read from: that these are removed or replaced does
-    /// not disturb a run. The others are opened each time, because a process may hold only so many.
-    open: Vec<OnceLock<File>>,
+    shelf: Shelf,
     fingerprint: OnceLock<u64>,
+    /// The numbers of images whose names others have had before them.
+    repeated: OnceLock<HashMap<u32, u32>>,
 }
-
-/// Files that one source keeps open.
-const KEPT_OPEN: usize = 128;
 
 impl RangeSource {
-    /// A source of the images of a table, described to people as `spec`.
-    pub(super) fn new(spec: String, mut table: Table) -> Self {
+    /// A source of the images of a table, described to people as `spec`. `remake` makes the table again where files in
+    /// the cache are damaged.
+    pub(super) fn new(spec: String, mut table: Table, remake: Option<Remake>) -> Self {
         debug_assert!(table.is_consistent());
+        // Names in an index are escaped already, unless somebody has tampered with it.
         for name in &mut table.class_names {
-            if let Cow::Owned(shown) = printable(name) {
-                *name = shown;
+            if !text::is_plain(name) {
+                *name = escape_name(name.as_bytes()).into_owned();
             }
         }
-        let open = table.files.iter().take(KEPT_OPEN).map(|_| OnceLock::new()).collect();
-        Self { spec, table, open, fingerprint: OnceLock::new() }
+        let shelf = Shelf::new(&table, remake);
+        Self { spec, table, shelf, fingerprint: OnceLock::new(), repeated: OnceLock::new() }
     }
 
-    /// Does something with a file of the table.
-    fn with_file<T>(&self, number: u32, work: impl FnOnce(&File, &Path) -> io::Result<T>) -> io::Result<T> {
-        let path = &self.table.files[number as usize];
-        let Some(slot) = self.open.get(number as usize) else { return work(&File::open(path)?, path) };
-        if let Some(file) = slot.get() {
-            return work(file, path);
-        }
-        let file = File::open(path)?;
-        work(slot.get_or_init(|| file), path)
+    /// What tells an image from those before it that have the same name: an archive may hold a name twice, and a table
+    /// anything. Nothing for the first of a name.
+    fn repetition(&self, index: usize) -> Option<u32> {
+        let names = &self.table.names;
+        let repeated = self.repeated.get_or_init(|| {
+            let name = |index: u32| names.get(index as usize).unwrap_or_default();
+            let mut order: Vec<u32> = (0..names.len() as u32).collect();
+            order.sort_by_key(|&index| name(index));
+            let is_taken = |text: &str| order.binary_search_by(|&index| name(index).cmp(text)).is_ok();
+            let mut repeated = HashMap::new();
+            let mut number = 1;
+            for pair in order.windows(2) {
+                if name(pair[0]) != name(pair[1]) {
+                    number = 1;
+                    continue;
+                }
+                number += 1;
+                while is_taken(&format!("{} ({number})", name(pair[1]))) {
+                    number += 1;
+                }
+                repeated.insert(pair[1], number);
+            }
+            repeated
+        });
+        u32::try_from(index).ok().and_then(|index| repeated.get(&index)).copied()
     }
-
-    /// Reads a range into memory that is used again.
-    fn read_range(&self, range: &Range, bytes: &mut Vec<u8>) -> io::Result<()> {
-        self.with_file(range.file, |file, path| fill(file, path, range, bytes))
-    }
-}
-
-fn fill(file: &File, path: &Path, range: &Range, bytes: &mut Vec<u8>) -> io::Result<()> {
-    // Before memory is taken: a damaged archive may announce anything.
-    let missing = range.offset.saturating_add(range.bytes).saturating_sub(file.metadata()?.len());
-    if missing > 0 {
-        let problem = format!("{} ends {missing} bytes too early", path.display());
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, problem));
-    }
-    // Without clearing it first: what is about to be overwritten need not be zero.
-    bytes.resize(range.bytes as usize, 0);
-    let mut done = 0;
-    while done < bytes.len() {
-        match read_at(file, &mut bytes[done..], range.offset + done as u64) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => done += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Reads from a place in a file that several threads use at once.
-pub(super) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-    #[cfg(unix)]
-    return std::os::unix::fs::FileExt::read_at(file, bytes, offset);
-    #[cfg(windows)]
-    return std::os::windows::fs::FileExt::seek_read(file, bytes, offset);
 }
 
 /// One channel after the other to channels side by side.
@@ -194,7 +185,9 @@ impl Source for RangeSource {
         if range.bytes > limits.file_bytes {
             return Err(ReadError::FileTooLarge { name: self.name(index), limit: limits.file_bytes });
         }
-        self.read_range(range, bytes).map_err(|source| ReadError::Io { name: self.name(index), source })?;
+        self.shelf
+            .read(&self.table, range, bytes)
+            .map_err(|source| ReadError::Io { name: self.name(index), source })?;
         Ok(match self.table.content {
             Content::File => Stored::File,
             Content::Pixels { height, width, channels } => Stored::Pixels { height, width, channels },
@@ -214,11 +207,16 @@ impl Source for RangeSource {
     }
 
     fn name(&self, index: usize) -> String {
-        self.table.names.get(index).map_or_else(|| format!("#{index}"), |name| printable(name).into_owned())
+        let Some(name) = self.table.names.get(index) else { return format!("#{index}") };
+        let name = if text::is_plain(name) { name.to_owned() } else { escape_name(name.as_bytes()).into_owned() };
+        match self.repetition(index) {
+            None => name,
+            Some(number) => format!("{name} ({number})"),
+        }
     }
 
     fn describe(&self) -> String {
-        describe(&self.spec, self)
+        describe(escape_name(self.spec.as_bytes()), self)
     }
 
     fn fingerprint(&self) -> u64 {
@@ -229,8 +227,11 @@ impl Source for RangeSource {
                 hash.add_entry(name.as_bytes(), range.bytes, self.label(index));
             }
             let digest = |index: usize| {
-                let range = &self.table.ranges[index];
-                self.with_file(range.file, |file, _| content::digest(file, range.offset, range.bytes))
+                let range = self.table.ranges[index];
+                content::digest_by(range.bytes, |start, length, piece| {
+                    let offset = range.offset.checked_add(start).ok_or(io::ErrorKind::InvalidInput)?;
+                    self.shelf.read(&self.table, &Range { offset, bytes: length, ..range }, piece)
+                })
             };
             hash.add_contents(&content::digests(self.len(), digest));
             hash.add_classes(&self.table.class_names);
@@ -240,5 +241,9 @@ impl Source for RangeSource {
 
     fn remarks(&self) -> &[String] {
         &self.table.remarks
+    }
+
+    fn take_news(&self) -> Vec<String> {
+        self.shelf.take_news()
     }
 }

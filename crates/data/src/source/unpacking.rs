@@ -2,9 +2,11 @@
 //!
 //! Formats without cheap random access (gzip, parquet) are unpacked once into a plain file. It gets its final name when
 //! the whole index is built; a build that fails or is killed leaves nothing that a later one would take for complete.
+//! What a killed one leaves, the next one removes: see [`::files::remove_if_abandoned`].
 
 use super::OpenError;
-use ::files::{finished_name, is_abandoned, unfinished_path};
+use super::checksums::{BlockSums, SummingWriter};
+use ::files::{create_unfinished, finished_name, remove_if_abandoned};
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
@@ -16,6 +18,9 @@ const UNUSED: Duration = Duration::from_secs(90 * 24 * 3600);
 /// Large writes: an unpacked data set is many gigabytes.
 const BUFFER: usize = 1 << 20;
 
+/// A file that is being unpacked.
+pub(super) type Unpacked = SummingWriter<BufWriter<File>>;
+
 /// The files that are unpacked while one index is built.
 pub(super) struct Unpacking {
     folder: PathBuf,
@@ -25,13 +30,15 @@ pub(super) struct Unpacking {
     slot: String,
     /// Files being written, by number.
     temporary: Vec<PathBuf>,
+    /// The complete ones, with their checksums. They stay open, and so locked, until they have their final names.
+    complete: Vec<(File, BlockSums)>,
     needed: Option<u64>,
     kept: bool,
 }
 
 impl Unpacking {
     pub(super) fn new(folder: PathBuf, stem: String, slot: String) -> Self {
-        Self { folder, stem, slot, temporary: Vec::new(), needed: None, kept: false }
+        Self { folder, stem, slot, temporary: Vec::new(), complete: Vec::new(), needed: None, kept: false }
     }
 
     /// Sets the expected size, for the message when the disk is full.
@@ -40,23 +47,25 @@ impl Unpacking {
     }
 
     /// Creates a file, and returns it with the final path to put into the table. To be completed by
-    /// [`Unpacking::finish`].
-    pub(super) fn create(&mut self) -> Result<(BufWriter<File>, PathBuf), OpenError> {
+    /// [`Unpacking::finish`] before the next one is created.
+    pub(super) fn create(&mut self) -> Result<(Unpacked, PathBuf), OpenError> {
         let number = self.temporary.len();
         if number == 0 {
             fs::create_dir_all(&self.folder).map_err(|error| self.failed(error))?;
             remove_unused(&self.folder);
         }
-        let path = unfinished_path(&self.path(number));
-        let file = File::create_new(&path).map_err(|error| self.failed(error))?;
+        let (file, path) = create_unfinished(&self.path(number)).map_err(|error| self.failed(error))?;
         self.temporary.push(path);
-        Ok((BufWriter::with_capacity(BUFFER, file), self.path(number)))
+        Ok((SummingWriter::new(BufWriter::with_capacity(BUFFER, file)), self.path(number)))
     }
 
     /// Flushes a file to the disk.
-    pub(super) fn finish(&self, writer: BufWriter<File>) -> Result<(), OpenError> {
+    pub(super) fn finish(&mut self, writer: Unpacked) -> Result<(), OpenError> {
+        let (writer, sums) = writer.finish();
         let file = writer.into_inner().map_err(io::IntoInnerError::into_error);
-        file.and_then(|file| file.sync_all()).map_err(|error| self.failed(error))
+        let file = file.and_then(|file| file.sync_all().map(|()| file)).map_err(|error| self.failed(error))?;
+        self.complete.push((file, sums));
+        Ok(())
     }
 
     /// The error for a failed write, with the bytes written so far.
@@ -75,16 +84,12 @@ impl Unpacking {
         (0..self.temporary.len()).map(|number| self.path(number))
     }
 
-    /// Renames all files to their final names and returns their sizes.
-    pub(super) fn keep(&mut self) -> Result<Vec<u64>, OpenError> {
-        let rename = |(number, from): (usize, &PathBuf)| {
-            let to = self.path(number);
-            fs::rename(from, &to).and_then(|()| Ok(fs::metadata(&to)?.len()))
-        };
-        let sizes = self.temporary.iter().enumerate().map(rename).collect::<io::Result<Vec<_>>>();
-        let sizes = sizes.map_err(|error| self.failed(error))?;
+    /// Renames all files to their final names and returns their checksums.
+    pub(super) fn keep(&mut self) -> Result<Vec<BlockSums>, OpenError> {
+        let rename = |(number, from): (usize, &PathBuf)| fs::rename(from, self.path(number));
+        self.temporary.iter().enumerate().try_for_each(rename).map_err(|error| self.failed(error))?;
         self.kept = true;
-        Ok(sizes)
+        Ok(std::mem::take(&mut self.complete).into_iter().map(|(_locked, sums)| sums).collect())
     }
 
     /// Removes files that were unpacked from earlier versions of the same data.
@@ -117,15 +122,13 @@ pub(super) fn remove_unused(folder: &Path) {
         let name = entry.file_name();
         let Some((slot, ending)) = name.to_str().and_then(cache_name) else { continue };
         let path = entry.path();
-        let is_unused = match ending {
-            "tmp" => is_abandoned(&path),
-            // An index is touched at every use; the files that were unpacked for it are not.
-            _ => {
-                let index = folder.join(format!("{slot}.index"));
-                age(&path) > Some(UNUSED) && (!index.exists() || age(&index) > Some(UNUSED))
-            }
-        };
-        if is_unused {
+        if ending == "tmp" {
+            _ = remove_if_abandoned(&path);
+            continue;
+        }
+        // An index is touched at every use; the files that were unpacked for it are not.
+        let index = folder.join(format!("{slot}.index"));
+        if age(&path) > Some(UNUSED) && (!index.exists() || age(&index) > Some(UNUSED)) {
             _ = fs::remove_file(path);
         }
     }
@@ -163,7 +166,9 @@ mod tests {
             file.set_modified(SystemTime::now() - age).unwrap();
             name.to_owned()
         };
-        let unfinished = |name: &str| unfinished_path(Path::new(name)).to_str().unwrap().to_owned();
+        let unfinished = |name: &str| ::files::unfinished_path(Path::new(name)).to_str().unwrap().to_owned();
+        let (written, in_work) = create_unfinished(&folder.join(format!("{a}-{a}-0.data"))).unwrap();
+        written.set_modified(SystemTime::now() - 4 * month).unwrap();
         let mut kept = vec![
             write("thesis.tmp", 4 * month),
             write("results.index", 4 * month),
@@ -172,12 +177,14 @@ mod tests {
             // Used a month ago, unpacked long before.
             write(&format!("{a}.index"), month),
             write(&format!("{a}-{b}-0.data"), 4 * month),
-            write(&unfinished(&format!("{a}.index")), Duration::ZERO),
+            // Nothing written for months, but its owner lives.
+            in_work.file_name().unwrap().to_str().unwrap().to_owned(),
         ];
         write(&format!("{b}.index"), 4 * month);
         write(&format!("{b}-{a}-12.data"), 4 * month);
         write(&format!("{c}-{a}-0.data"), 4 * month);
         write(&unfinished(&format!("{a}-{b}-0.data")), month);
+        write(&unfinished(&format!("{a}.index")), Duration::ZERO);
         remove_unused(&folder);
         let mut left: Vec<_> =
             fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

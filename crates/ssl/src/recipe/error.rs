@@ -3,13 +3,15 @@
 use std::io;
 use std::path::PathBuf;
 
+use text::excerpt;
+
 use super::values::{MethodName, Size};
 
 /// Why there is no [`Recipe`](super::Recipe).
 #[derive(Debug, thiserror::Error)]
 pub enum RecipeError {
     /// The file cannot be read.
-    #[error("{}: cannot read the recipe: {source}", path.display())]
+    #[error("{}: cannot read the recipe: {source}", text::shown(path))]
     Read {
         /// The file.
         path: PathBuf,
@@ -25,7 +27,7 @@ pub enum RecipeError {
         message: String,
     },
     /// `--set` without an equals sign.
-    #[error("--set {text}: must be key=value, for example --set epochs=100")]
+    #[error("--set {}: must be key=value, for example --set epochs=100", excerpt(text))]
     NotAnAssignment {
         /// What was given.
         text: String,
@@ -41,7 +43,7 @@ pub enum RecipeError {
         second: String,
     },
     /// A table, where there are keys only.
-    #[error("{place}: a recipe has no sections: leave `[{name}]` out and keep its keys")]
+    #[error("{place}: a recipe has no sections: leave `[{}]` out and keep its keys", excerpt(name))]
     Section {
         /// Where it stands.
         place: String,
@@ -49,7 +51,7 @@ pub enum RecipeError {
         name: String,
     },
     /// No key has this name.
-    #[error("{place}: unknown recipe key `{key}`{hint}")]
+    #[error("{place}: unknown recipe key `{}`{hint}", excerpt(key))]
     UnknownKey {
         /// Where it stands.
         place: String,
@@ -59,7 +61,7 @@ pub enum RecipeError {
         hint: String,
     },
     /// A value of the wrong type or out of range.
-    #[error("{place}: recipe key `{key}` cannot be {value}: it must be {allowed}")]
+    #[error("{place}: recipe key `{}` cannot be {}: it must be {allowed}", excerpt(key), excerpt(value))]
     BadValue {
         /// Where it stands.
         place: String,
@@ -71,7 +73,7 @@ pub enum RecipeError {
         allowed: String,
     },
     /// A method of the literature that this program does not train.
-    #[error("{place}: this build has no method `{method}`; it trains: {known}")]
+    #[error("{place}: this build has no method `{}`; it trains: {known}", excerpt(method))]
     NoSuchMethod {
         /// Where it stands.
         place: String,

@@ -2,12 +2,16 @@
 
 use std::path::Path;
 
+use text::excerpt;
 use toml::{Table, Value};
 use train::run::{RunError, RunReader};
 
 use super::check::Facts;
 use super::error::RecipeError;
 use super::fields::{RawRecipe, Recipe};
+
+/// No recipe is larger: one with every key and a comment on each has a few KiB.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// The table of a saved configuration that says which data it was resolved for.
 pub(super) const FACTS: &str = "data";
@@ -20,9 +24,9 @@ pub(super) const SET: &str = "--set";
 impl RawRecipe {
     /// Reads a recipe file.
     pub fn from_file(path: &Path) -> Result<Self, RecipeError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| RecipeError::Read { path: path.to_owned(), source })?;
-        Self::from_toml(&text, &path.display().to_string())
+        let text = files::read_text_or_pipe_bounded(path, MOST_BYTES)
+            .map_err(|source| RecipeError::Read { path: path.to_owned(), source })?;
+        Self::from_toml(&text, &text::shown(path))
     }
 
     /// Reads the text of a recipe; `place` names it in messages.
@@ -102,7 +106,7 @@ pub fn of_run(run: &RunReader) -> Result<Recipe, RunError> {
 fn parse(text: &str, place: &str) -> Result<Table, RecipeError> {
     text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
-        RecipeError::Syntax { place: format!("{place}:{line}"), message: error.message().to_owned() }
+        RecipeError::Syntax { place: format!("{place}:{line}"), message: excerpt(error.message()).into_owned() }
     })
 }
 
@@ -215,6 +219,34 @@ mod tests {
         flags.set_text("epochs", "9", "--epochs").unwrap();
         let both = file.overlaid_by(flags);
         assert_eq!((both.epochs.unwrap().value, both.seed.unwrap().value), (9, 1));
+    }
+
+    #[test]
+    fn what_a_file_holds_neither_steers_a_terminal_nor_floods_it() {
+        let long = "x".repeat(100_000);
+        for text in [
+            format!("\"a\\u001b[2J\\n{long}\" = 1"),
+            format!("prototypes = \"\\u001b[2J\\n{long}\""),
+            format!("[\"\\u001b[2J\\n{long}\"]\na = 1"),
+            format!("method = \"\\u001b[2J\\n{long}\""),
+            format!("seed = \"\\u001b[2J\\n{long}\""),
+            format!("seed = 1\n\"\\u001b\\n{long}\" = 1\n\"\\u001b\\n{long}\" = 1"),
+        ] {
+            let message = message(&text);
+            assert!(text::is_plain(&message) && message.len() < 3000, "{}: {message}", message.len());
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_without_end_is_no_recipe() {
+        let error = RawRecipe::from_file(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.contains("/dev/zero") && error.contains("not a regular file"), "{error}");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("large.toml");
+        std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        let error = RawRecipe::from_file(&path).unwrap_err().to_string();
+        assert!(error.contains("larger than 1048576 bytes"), "{error}");
     }
 
     #[test]

@@ -205,7 +205,7 @@ fn refuse_foreign(root: &Path) -> Result<(), RunError> {
     for entry in fs::read_dir(root).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         if !is_unfinished_start(&entry.file_name(), &entry.path()) {
-            foreign.push(entry.file_name().to_string_lossy().into_owned());
+            foreign.push(text::escape_name(entry.file_name().as_encoded_bytes()).into_owned());
         }
     }
     if foreign.is_empty() {

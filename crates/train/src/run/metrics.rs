@@ -4,7 +4,7 @@
 //! checkpoint is cut off first, together with a line that a crash has torn.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::io::{self, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -155,15 +155,17 @@ fn truncate_after(path: &Path, after: Option<u64>) -> Result<Truncated, RunError
     Ok(truncated)
 }
 
+/// A record has a few KiB.
+const LINE_BYTES: u64 = 1 << 20;
+
 /// Calls `visit` with every line, its newline included, and whether it stays.
 fn each_line(path: &Path, after: Option<u64>, mut visit: impl FnMut(&[u8], bool) -> io::Result<()>) -> io::Result<()> {
     let mut reader = BufReader::new(File::open(path)?);
-    let mut line = Vec::new();
-    while reader.read_until(b'\n', &mut line)? > 0 {
+    let (mut line, mut number) = (Vec::new(), 0);
+    while files::read_line_bounded(&mut reader, &mut line, &mut number, LINE_BYTES)? {
         let step = || serde_json::from_slice::<Value>(&line).ok()?.get("step")?.as_u64();
         let keep = line.ends_with(b"\n") && step().is_some_and(|step| after.is_some_and(|after| step <= after));
         visit(&line, keep)?;
-        line.clear();
     }
     Ok(())
 }

@@ -3,9 +3,10 @@
 //! Nothing here writes or waits, so that a run can be read while it trains.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use files::{Unbounded, read_line_bounded};
 use serde_json::Value;
 
 use super::checkpoint::{self, Recovered};
@@ -15,6 +16,10 @@ use super::format::{Checkpoint, Damage};
 use super::identity::Identity;
 use super::lock::{self, Activity};
 use super::result::{RunResult, checksum};
+
+/// The settings of a run have a few KiB, and so has a record of its log.
+const CONFIG_BYTES: u64 = 1 << 20;
+const LINE_BYTES: u64 = 1 << 20;
 
 /// A run to be read.
 ///
@@ -44,7 +49,7 @@ impl RunReader {
     /// The text of its settings, and the file that they are in.
     pub fn config(&self) -> Result<(String, PathBuf), RunError> {
         let path = self.root.join(CONFIG);
-        let text = fs::read_to_string(&path).map_err(|source| RunError::reading(&path, source))?;
+        let text = files::read_text_bounded(&path, CONFIG_BYTES).map_err(|source| RunError::reading(&path, source))?;
         Ok((text, path))
     }
 
@@ -84,12 +89,16 @@ impl RunReader {
     pub fn each_record(&self, mut visit: impl FnMut(Value)) -> Result<(), RunError> {
         let path = self.root.join(METRICS);
         let failed = |source| RunError::reading(&path, source);
-        let file = match File::open(&path) {
+        let file = match fs::metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            other => other.map_err(failed)?,
+            Err(error) => return Err(failed(error)),
+            // Asked before opening: opening a pipe waits for somebody to write.
+            Ok(about) if !about.is_file() => return Err(failed(Unbounded::NotAFile.into())),
+            Ok(_) => File::open(&path).map_err(failed)?,
         };
-        for line in BufReader::new(file).split(b'\n') {
-            let record = serde_json::from_slice::<Value>(&line.map_err(failed)?);
+        let (mut input, mut line, mut number) = (BufReader::new(file), Vec::new(), 0);
+        while read_line_bounded(&mut input, &mut line, &mut number, LINE_BYTES).map_err(failed)? {
+            let record = serde_json::from_slice::<Value>(&line);
             record.into_iter().filter(|record| record.get("step").is_some()).for_each(&mut visit);
         }
         Ok(())
@@ -134,5 +143,16 @@ mod tests {
         assert_eq!(run.metrics().unwrap().len(), 3);
         assert_eq!(run.last_record("loss").unwrap().unwrap()["step"], 2);
         assert_eq!(run.last_record("entropy").unwrap(), None);
+    }
+
+    #[test]
+    fn files_that_cannot_be_those_of_a_run_are_refused_before_they_fill_the_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let sparse = |name: &str| fs::File::create(folder.path().join(name)).unwrap().set_len(1 << 40).unwrap();
+        [CONFIG, METRICS, "result.json"].into_iter().for_each(sparse);
+        let run = RunReader::open(folder.path()).unwrap();
+        assert!(run.config().unwrap_err().to_string().contains("larger than"));
+        assert!(run.metrics().unwrap_err().to_string().contains("line 1 is longer than"));
+        assert!(run.result(1).is_none());
     }
 }

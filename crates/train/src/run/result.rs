@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 /// The file's name in a run folder.
 pub const RESULT_FILE: &str = "result.json";
 
+/// No result is larger.
+const MOST_BYTES: u64 = 1 << 20;
+
 /// Accuracies of kNN in per cent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnnTable {
@@ -90,7 +93,7 @@ impl RunResult {
 
     /// The result that a run's folder holds, if it holds one that can be read.
     pub fn read(run: &Path) -> Option<Self> {
-        let text = std::fs::read_to_string(run.join(RESULT_FILE)).ok()?;
+        let text = files::read_text_bounded(&run.join(RESULT_FILE), MOST_BYTES).ok()?;
         Self::from_json(&serde_json::from_str(&text).ok()?)
     }
 }

@@ -2,24 +2,30 @@
 //!
 //! Labels stand after a TAB, in a column of a CSV, or, as class numbers, after a space. Which it is holds for the whole
 //! file. Empty lines and lines that start with `#` are passed over. Relative paths start at the folder of the list. A
-//! file that is not there is a bad sample like any other; only if none of the first few is, the list itself is wrong.
+//! path may be written as [`text::escape_name`] does it. A file that is not there is a bad sample like any other; only if
+//! none of the first few is, the list itself is wrong.
 
 mod parse;
+mod split;
 
 use super::{Fingerprint, OpenError, ReadError, Source, Stored, describe, files};
 use crate::decode::DecodeLimits;
 use parse::Parsed;
+pub(super) use split::in_folder;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use text::{printable, thousands};
+use text::{escape_name, path_of, shown, thousands};
 
 /// File name extensions of lists.
 pub(super) const EXTENSIONS: [&str; 5] = ["txt", "csv", "tsv", "lst", "list"];
 
 /// A text of this size is no list of images.
 const TEXT_BYTES: u64 = 1 << 30;
+
+/// Nor is one with lines of this length: no system has such paths.
+const LINE_BYTES: u64 = 64 << 10;
 
 /// Files that are looked for when a list is opened.
 const TRIED: usize = 20;
@@ -38,12 +44,7 @@ impl ListSource {
     pub(super) fn open(list: &Path) -> Result<Self, OpenError> {
         let problem = |problem: String| OpenError::Format { path: list.to_path_buf(), problem };
         let refused = |source| OpenError::Io { path: list.to_path_buf(), source };
-        let file = File::open(list).map_err(refused)?;
-        if file.metadata().map_err(refused)?.len() > TEXT_BYTES {
-            return Err(problem(format!("is larger than {} bytes: no list of images", thousands(TEXT_BYTES))));
-        }
-        let mut bytes = Vec::new();
-        file.take(TEXT_BYTES).read_to_end(&mut bytes).map_err(refused)?;
+        let bytes = read_lines(list).map_err(refused)?;
         let extension = list.extension().unwrap_or_default().to_string_lossy().to_lowercase();
         let parsed = parse_bytes(&bytes, &extension).map_err(problem)?;
         drop(bytes);
@@ -63,15 +64,44 @@ impl ListSource {
             return Err(problem(format!(
                 "none of its first {} image(s) is there; looked for {}. Relative paths start at the folder of the list",
                 count.min(TRIED),
-                printable(&tried.to_string_lossy())
+                shown(&tried)
             )));
         }
         Ok(source)
     }
 
     fn path(&self, index: usize) -> PathBuf {
-        self.folder.join(self.parsed.paths.get(index).unwrap_or_default())
+        let written = self.parsed.paths.get(index).unwrap_or_default();
+        self.undone(written).unwrap_or_else(|| self.folder.join(written))
     }
+
+    /// The file that a path with escapes stands for; none for a path without, or where there is only a file that is really
+    /// called so.
+    fn undone(&self, written: &str) -> Option<PathBuf> {
+        let is_escaped = text::unescape_name(written) != written.as_bytes();
+        is_escaped.then(|| self.folder.join(path_of(written))).filter(|path| path.exists())
+    }
+}
+
+/// Reads a text line by line: one that is no list is refused at its first endless line.
+fn read_lines(list: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(list)?;
+    let too_large = || {
+        let problem = format!("is larger than {} bytes: no list of images", thousands(TEXT_BYTES));
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, problem))
+    };
+    if file.metadata()?.len() > TEXT_BYTES {
+        return too_large();
+    }
+    let mut input = BufReader::with_capacity(1 << 18, file);
+    let (mut text, mut line, mut number) = (Vec::new(), Vec::new(), 0);
+    while ::files::read_line_bounded(&mut input, &mut line, &mut number, LINE_BYTES)? {
+        if (text.len() + line.len()) as u64 > TEXT_BYTES {
+            return too_large();
+        }
+        text.extend_from_slice(&line);
+    }
+    Ok(text)
 }
 
 /// Reads the bytes of a list.
@@ -84,7 +114,7 @@ fn parse_bytes(bytes: &[u8], extension: &str) -> Result<Parsed, String> {
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count() + 1;
-        format!("line {line} is not UTF-8. Save the list as UTF-8")
+        format!("line {line} is not UTF-8. Save the list as UTF-8; a byte of a name that is none is written \\xNN")
     })?;
     parse::parse(text, extension)
 }
@@ -117,11 +147,15 @@ impl Source for ListSource {
     }
 
     fn name(&self, index: usize) -> String {
-        self.parsed.paths.get(index).map_or_else(|| format!("#{index}"), |path| printable(path).into_owned())
+        let Some(written) = self.parsed.paths.get(index) else { return format!("#{index}") };
+        if text::is_plain(written) && self.undone(written).is_some() {
+            return written.to_owned();
+        }
+        escape_name(written.as_bytes()).into_owned()
     }
 
     fn describe(&self) -> String {
-        describe(self.list.display(), self)
+        describe(shown(&self.list), self)
     }
 
     fn fingerprint(&self) -> u64 {

@@ -5,7 +5,7 @@ use super::super::ranges::{MAX_CLASSES, Names};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
-use text::printable;
+use text::{escape_name, excerpt};
 
 /// Names of a column that holds paths, and of one that holds labels.
 const PATH_WORDS: [&str; 17] = [
@@ -72,7 +72,7 @@ pub(super) fn parse(text: &str, extension: &str) -> Result<Parsed, String> {
             }
         };
         if path.is_empty() {
-            return Err(format!("line {number} has no path: {}", printable(line)));
+            return Err(format!("line {number} has no path: {}", excerpt(line)));
         }
         parsed.paths.push(&path);
         if let Some(label) = label {
@@ -194,5 +194,5 @@ fn classes(labels: &Names, remarks: &mut Vec<String>) -> (Vec<u32>, Vec<String>)
     let names: BTreeSet<&str> = labels.iter().collect();
     let number: HashMap<&str, u32> = names.iter().copied().zip(0..).collect();
     let numbers = labels.iter().filter_map(|label| number.get(label).copied()).collect();
-    (numbers, names.into_iter().map(|name| printable(name).into_owned()).collect())
+    (numbers, names.into_iter().map(|name| escape_name(name.as_bytes()).into_owned()).collect())
 }

@@ -7,7 +7,7 @@ use crate::source::OpenError;
 use crate::source::ranges::{Content, Names, Range, Table};
 use std::io::{self, Read, Seek};
 use std::path::PathBuf;
-use text::{printable, shortened, thousands};
+use text::{escape_name, shortened, thousands};
 
 /// Characters of a name that are kept.
 const LONGEST_NAME: usize = 200;
@@ -53,7 +53,7 @@ impl Collected {
         let Part { footer, columns, .. } = part;
         self.budget.rows.spend(footer.rows)?;
         let leaf = |number: usize| (number, &footer.leaves[number]);
-        let file = part.path.file_name().unwrap_or_default().to_string_lossy();
+        let file = escape_name(part.path.file_name().unwrap_or_default().as_encoded_bytes());
         let mut row = 0u64;
         for group in &footer.row_groups {
             let start = self.ranges.len();
@@ -131,38 +131,29 @@ impl Collected {
         let mut remarks = first.columns.remarks.clone();
         let by_path = self.first_elsewhere.map(|name| {
             let rows = thousands(self.elsewhere);
-            format!(
-                "{rows} row(s) hold only the path of an image, which is not supported, such as {}",
-                printable(&name)
-            )
+            format!("{rows} row(s) hold only the path of an image, which is not supported, such as {}", name)
         });
         if self.missing == count {
             let reason = by_path.unwrap_or_else(|| format!("none of its {} row(s) holds an image", thousands(count)));
             return Err(OpenError::Format { path: path(), problem: reason });
         }
         if let Some(name) = self.first_missing {
-            remarks.push(format!("{} row(s) have no image, the first: {}", thousands(self.missing), printable(&name)));
+            remarks.push(format!("{} row(s) have no image, the first: {}", thousands(self.missing), name));
         }
         remarks.extend(by_path);
         let column = first.columns.label.map_or("", |label| first.top(label));
         let labelled = self.labels.finish(column, first.columns.class_names.clone());
         remarks.extend(labelled.remark);
         let class_names = if labelled.labels.is_empty() { Vec::new() } else { labelled.class_names };
-        Ok(Table {
-            files: vec![pack],
-            content: Content::File,
-            ranges: self.ranges,
-            names: self.names,
-            labels: labelled.labels,
-            class_names,
-            remarks,
-        })
+        let (ranges, names, labels) = (self.ranges, self.names, labelled.labels);
+        Ok(Table { ranges, names, labels, class_names, remarks, ..Table::of_files(vec![pack], Content::File) })
     }
 }
 
-/// A name of bearable length.
+/// A name of bearable length, as text.
 fn bearable(name: &[u8]) -> String {
-    shortened(&String::from_utf8_lossy(name), LONGEST_NAME).into_owned()
+    // A character has at most four bytes, and an escape as many: no more is ever shown.
+    shortened(&escape_name(&name[..name.len().min(4 * LONGEST_NAME + 4)]), LONGEST_NAME).into_owned()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use super::footer::Footer;
 use super::schema::{Leaf, Stored};
 use serde_json::Value;
-use text::printable;
+use text::{escape_name, printable};
 
 /// Names of image columns, best first.
 const IMAGES: [&str; 12] =
@@ -79,7 +79,7 @@ impl Features {
 
     fn class_names(&self, column: &str) -> Option<Vec<String>> {
         let names = self.0.get(column)?.get("names")?.as_array()?;
-        names.iter().map(|name| name.as_str().map(|name| printable(name).into_owned())).collect()
+        names.iter().map(|name| name.as_str().map(|name| escape_name(name.as_bytes()).into_owned())).collect()
     }
 }
 

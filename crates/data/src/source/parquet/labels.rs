@@ -4,7 +4,7 @@ use super::thrift::damage;
 use crate::source::ranges::MAX_CLASSES;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use text::{printable, thousands};
+use text::{escape_name, printable, thousands};
 
 /// Different texts. More are no classes but captions or hashes.
 const MOST_TEXTS: usize = 100_000;
@@ -81,8 +81,7 @@ impl Labels {
         if text.len() > LONGEST {
             return None;
         }
-        let text = String::from_utf8_lossy(text);
-        let text = printable(&text);
+        let text = escape_name(text);
         if let Some(&number) = self.texts.get(&*text) {
             return Some(number);
         }

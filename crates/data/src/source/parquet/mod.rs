@@ -34,7 +34,7 @@ use schema::Stored;
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use text::printable;
+use text::{printable, shown};
 
 /// Changes with what is made of a file, so that the cache does not give what an older version made.
 const VERSION: u32 = 2;
@@ -43,7 +43,7 @@ const VERSION: u32 = 2;
 /// texts, a class that is only there has its place in the list too, so that both parts number them alike.
 pub(super) fn open(files: &[PathBuf], others: &[PathBuf], cache: &Cache) -> Result<Table, OpenError> {
     let Some(first) = files.first() else {
-        return Err(OpenError::NoImages { path: PathBuf::new(), others: 0, first_other: None });
+        return Err(OpenError::NoImages { path: PathBuf::new(), others: 0, first_other: None, passed_over: None });
     };
     let others = if Part::open(first)?.has_texts() { others } else { &[] };
     let all = [files, others].concat();
@@ -111,7 +111,7 @@ impl Part {
         let columns = printable(&self.footer.describe()).into_owned();
         let problem = format!(
             "its {what} than in {}. Its columns are: {columns}. Give one data set at a time",
-            other.path.display()
+            shown(&other.path)
         );
         Err(OpenError::Format { path: self.path.clone(), problem })
     }

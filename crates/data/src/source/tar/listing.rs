@@ -1,12 +1,13 @@
 //! The images of the archives of one part, and what should be known about those archives.
 
 use super::super::OpenError;
+use super::super::passed_over::PassedOver;
 use super::super::ranges::{Content, Names, Range, Table};
 use super::members::Damage;
 use super::samples;
 use super::scan::{Contents, Counted};
 use std::path::PathBuf;
-use text::printable;
+use text::shown;
 
 /// Damaged archives that are named one by one.
 const NAMED: usize = 3;
@@ -26,15 +27,22 @@ pub(super) struct Listing<'a> {
 }
 
 impl<'a> Listing<'a> {
-    /// Lists what `archives` hold, which are in `files`. `several`: they are not all there is.
-    pub(super) fn new(files: &[PathBuf], archives: &'a [Contents], several: bool) -> Result<Self, OpenError> {
+    /// Lists what `archives` hold, which are in `files`. `several`: they are not all there is, and `shards` are their names.
+    pub(super) fn new(
+        files: &[PathBuf],
+        archives: &'a [Contents],
+        shards: &[String],
+        several: bool,
+    ) -> Result<Self, OpenError> {
         let mut remarks = damage(files, archives, several)?;
         let (mut unusable, mut others, mut extra) = (Counted::default(), Counted::default(), Counted::default());
+        let mut passed_over = PassedOver::default();
         let samples = archives.iter().any(|archive| archive.samples);
         let (mut images, mut ranges) = (Vec::new(), Vec::new());
         for (archive, file) in archives.iter().zip(0..) {
             unusable.merge(archive.unusable.clone());
             others.merge(archive.others.clone());
+            passed_over.merge(&archive.passed_over);
             let chosen = if samples { samples::choose(archive, &mut extra) } else { vec![true; archive.ranges.len()] };
             let all = archive.images.iter().zip(&archive.ranges).zip(chosen);
             for ((name, &(offset, bytes)), _) in all.filter(|(_, chosen)| *chosen) {
@@ -43,8 +51,8 @@ impl<'a> Listing<'a> {
             }
         }
         if let Some(path) = files.first().filter(|_| images.is_empty()).cloned() {
-            let first_other = unusable.first.or(others.first).map(|name| printable(&name).into_owned());
-            return Err(OpenError::NoImages { path, others: unusable.count + others.count, first_other });
+            let (others, first_other) = (unusable.count + others.count, unusable.first.or(others.first));
+            return Err(OpenError::NoImages { path, others, first_other, passed_over: passed_over.remark() });
         }
         if images.len() > u32::MAX as usize {
             let path = files.first().cloned().unwrap_or_default();
@@ -55,14 +63,11 @@ impl<'a> Listing<'a> {
             (&extra, "image(s) left out that belong to a sample with a better one"),
         ] {
             if let Some(first) = &counted.first {
-                remarks.push(format!("{} {what}, the first: {}", counted.count, printable(first)));
+                remarks.push(format!("{} {what}, the first: {}", counted.count, first));
             }
         }
-        let shard = |file: &PathBuf| match several {
-            true => format!("{}/", file.file_name().unwrap_or_default().to_string_lossy()),
-            false => String::new(),
-        };
-        let shards = files.iter().map(shard).collect();
+        remarks.extend(passed_over.remark());
+        let shards = shards.iter().map(|name| format!("{name}/")).collect();
         Ok(Self { archives, shards, images, ranges, labels: Vec::new(), class_names: Vec::new(), remarks })
     }
 
@@ -70,10 +75,11 @@ impl<'a> Listing<'a> {
     pub(super) fn into_table(self, files: Vec<PathBuf>) -> Table {
         let mut names = Names::default();
         for (file, name) in self.images {
-            names.push(&format!("{}{name}", self.shards[file as usize]));
+            let shard = self.shards.get(file as usize).map_or("", String::as_str);
+            names.push(&format!("{shard}{name}"));
         }
         let Self { ranges, labels, class_names, remarks, .. } = self;
-        Table { files, content: Content::File, ranges, names, labels, class_names, remarks }
+        Table { ranges, names, labels, class_names, remarks, ..Table::of_files(files, Content::File) }
     }
 }
 
@@ -89,7 +95,7 @@ fn damage(files: &[PathBuf], archives: &[Contents], several: bool) -> Result<Vec
             }
             Some(Damage::At(byte)) => format!("damaged at byte {byte}; what comes after is not used"),
             Some(Damage::CutShort) => match &archive.last {
-                Some(name) => format!("ends in the middle of {}. Was it copied completely?", printable(name)),
+                Some(name) => format!("ends in the middle of {name}. Was it copied completely?"),
                 None if is_empty => {
                     let problem = "empty, or cut off before its first file. Was it copied completely?".to_owned();
                     if !several {
@@ -102,7 +108,7 @@ fn damage(files: &[PathBuf], archives: &[Contents], several: bool) -> Result<Vec
             None if is_empty && several => "an empty archive".to_owned(),
             None => continue,
         };
-        remarks.push(format!("{}: {problem}", file.display()));
+        remarks.push(format!("{}: {problem}", shown(file)));
     }
     if remarks.len() > NAMED {
         let more = remarks.len() - NAMED;

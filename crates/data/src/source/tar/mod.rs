@@ -19,9 +19,11 @@ mod listing;
 mod members;
 mod samples;
 mod scan;
+mod shards;
 mod window;
 
-use super::cache::Cache;
+use super::cache::{Cache, Plain};
+use super::checksums::{self, VerifiedReader};
 use super::ranges::Table;
 use super::{OpenError, gzip, parallel};
 use header::{BLOCK, Header};
@@ -29,10 +31,11 @@ use listing::Listing;
 use scan::{Contents, scan};
 use std::fs::File;
 use std::io::{Cursor, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The parser's name and version, for the cache.
-const KIND: &str = "tar 2";
+const KIND: &str = "tar 3";
 
 /// True where a file starts as a tar archive does.
 pub(super) fn is_tar(start: &[u8]) -> bool {
@@ -42,42 +45,79 @@ pub(super) fn is_tar(start: &[u8]) -> bool {
 /// The images of the archives of both parts, a table for each. The second is empty where nothing is held out.
 pub(super) fn open(train: &[PathBuf], test: &[PathBuf], cache: &Cache) -> Result<[Table; 2], OpenError> {
     let files = [train, test].concat();
+    let names = [shards::names(train), shards::names(test)].concat();
     // The same archives give other tables where the border between the parts is another.
     let kind = format!("{} for training, {KIND}", train.len());
-    let plain = || parallel::map(files.len(), 1, |i| plain(&files[i], cache)).into_iter().collect();
-    cache.tables(&kind, &files, plain, |places, _| build(&files, places, train.len()))
+    let mut remarks = Vec::new();
+    let plain = || {
+        let found = parallel::map(files.len(), 1, |i| plain(&files[i], cache));
+        let found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let (places, said): (Vec<Plain>, Vec<Vec<String>>) = found.into_iter().unzip();
+        remarks = said.concat();
+        Ok(places)
+    };
+    let archives = Archives { files: &files, names: &names, train: train.len() };
+    let mut tables = cache.tables(&kind, &files, &names, plain, |places, _| build(&archives, places))?;
+    tables.iter_mut().for_each(|table| table.remarks.extend_from_slice(&remarks));
+    Ok(tables)
 }
 
 /// Indexes bytes as if they were the archives of two parts. For fuzzing.
 pub(super) fn index_bytes(bytes: &[u8]) {
     let files = [PathBuf::from("bytes"), PathBuf::from("bytes")];
+    let archives = Archives { files: &files, names: &shards::names(&files), train: 1 };
     if let (Ok(train), Ok(test)) = (scan(Cursor::new(bytes)), scan(Cursor::new(bytes))) {
-        _ = tables(&files, &files, &[train, test], 1);
+        _ = tables(&archives, &files, &[train, test]);
     }
 }
 
-fn build(files: &[PathBuf], places: &[PathBuf], train: usize) -> Result<[Table; 2], OpenError> {
-    let scanned = parallel::map(places.len(), 1, |i| {
-        let refused = |source| OpenError::Io { path: files[i].clone(), source };
-        File::open(&places[i]).and_then(scan).map_err(refused)
-    });
-    tables(files, places, &scanned.into_iter().collect::<Result<Vec<_>, _>>()?, train)
+/// The archives of both parts.
+struct Archives<'a> {
+    /// What the user named.
+    files: &'a [PathBuf],
+    /// What to call each of them.
+    names: &'a [String],
+    /// How many of them, the first ones, are for training.
+    train: usize,
 }
 
-/// Where the plain archive is: here, or unpacked in the cache.
-fn plain(file: &Path, cache: &Cache) -> Result<PathBuf, OpenError> {
+fn build(archives: &Archives, places: &[Plain]) -> Result<[Table; 2], OpenError> {
+    let scanned = parallel::map(places.len(), 1, |i| {
+        let Plain { path, sums } = &places[i];
+        let contents = File::open(path).and_then(|file| match sums {
+            Some(sums) => scan(VerifiedReader::new(file, sums.clone())),
+            None => scan(file),
+        });
+        contents.map_err(|source| match sums.is_some() && checksums::is_damage(&source) {
+            true => OpenError::DamagedEntry { path: path.clone() },
+            false => OpenError::Io { path: archives.files[i].clone(), source },
+        })
+    });
+    let paths: Vec<PathBuf> = places.iter().map(|place| place.path.clone()).collect();
+    tables(archives, &paths, &scanned.into_iter().collect::<Result<Vec<_>, _>>()?)
+}
+
+/// Where the plain archive is, here or unpacked in the cache, and what there is to say about that.
+fn plain(file: &Path, cache: &Cache) -> Result<(Plain, Vec<String>), OpenError> {
     let mut start = Vec::new();
     let read = File::open(file).and_then(|file| file.take(gzip::SIGNATURE.len() as u64).read_to_end(&mut start));
     read.map_err(|source| OpenError::Io { path: file.to_path_buf(), source })?;
-    if start == gzip::SIGNATURE { cache.unpacked(file) } else { Ok(file.to_path_buf()) }
+    if start == gzip::SIGNATURE {
+        return cache.unpacked(file);
+    }
+    Ok((Plain { path: file.to_path_buf(), sums: None }, Vec::new()))
 }
 
-/// Puts the contents of archives together, part by part. `files` are what the user named, the first `train` of them for
-/// training; `places` are where the plain archives are.
-fn tables(files: &[PathBuf], places: &[PathBuf], archives: &[Contents], train: usize) -> Result<[Table; 2], OpenError> {
+/// Puts the contents of archives together, part by part. `places` are where the plain archives are.
+fn tables(archives: &Archives, places: &[PathBuf], contents: &[Contents]) -> Result<[Table; 2], OpenError> {
+    let Archives { files, names, train } = *archives;
     let several = files.len() > 1;
-    let mut train_part = Listing::new(&files[..train], &archives[..train], several)?;
-    let mut test_part = Listing::new(&files[train..], &archives[train..], several)?;
+    let part = |range: Range<usize>| {
+        let names = if several { &names[range.clone()] } else { &[] };
+        Listing::new(&files[range.clone()], &contents[range], names, several)
+    };
+    let mut train_part = part(0..train)?;
+    let mut test_part = part(train..files.len())?;
     samples::label(&mut train_part, &mut test_part);
     let (train_places, test_places) = places.split_at(train);
     Ok([train_part.into_table(train_places.to_vec()), test_part.into_table(test_places.to_vec())])

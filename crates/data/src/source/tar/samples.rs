@@ -6,7 +6,6 @@ use super::listing::Listing;
 use super::scan::{Contents, Counted, key};
 use crate::decode::EXTENSIONS;
 use std::collections::{BTreeSet, HashMap};
-use text::printable;
 
 /// For every image of an archive, whether it counts: of several with the same key, which are one sample (a photograph
 /// and its mask), only one does. An extension without a dot in it goes first (`jpg` before `seg.png`), then the order
@@ -66,7 +65,7 @@ fn stated_labels(part: &mut Listing) -> Option<Vec<u32>> {
              first: {}",
             without.count,
             part.images.len(),
-            printable(&first)
+            first
         ));
         return None;
     }
@@ -105,7 +104,7 @@ fn known_labels(part: &mut Listing, classes: &[String]) -> Option<Vec<u32>> {
     let labels = (0..=shared_depth(&part.images)).find_map(at);
     let stray = part.images.iter().find(|(_, name)| !folders(name).any(|folder| label(folder).is_some()));
     if let (None, Some((_, name))) = (&labels, stray.or(part.images.first())) {
-        let shown = printable(name);
+        let shown = *name;
         part.remarks.push(format!(
             "these held-out images have no labels: not all lie in a folder that is a class of the training part, for \
              instance {shown}"

@@ -1,10 +1,12 @@
 //! From the members of one archive to its images, labels and what else should be known.
 
 use super::super::folder_index::is_image;
+use super::super::passed_over::PassedOver;
 use super::super::ranges::Names;
 use super::members::{Damage, Member, Members};
 use std::ffi::OsStr;
 use std::io::{self, Read, Seek};
+use text::{escape_name, shortened};
 
 /// Longer than any class number.
 const LABEL_BYTES: usize = 16;
@@ -12,7 +14,7 @@ const LABEL_BYTES: usize = 16;
 /// What an archive holds.
 #[derive(Default)]
 pub(super) struct Contents {
-    /// Names of the images, without a leading `./`.
+    /// Names of the images as text that can be undone, without a leading `./`.
     pub images: Names,
     /// Offset and length of each.
     pub ranges: Vec<(u64, u64)>,
@@ -26,6 +28,8 @@ pub(super) struct Contents {
     pub unusable: Counted,
     /// Files that are not images by their name.
     pub others: Counted,
+    /// Those among them that are images of a format that is not read.
+    pub passed_over: PassedOver,
     /// Where the archive stops making sense.
     pub damage: Option<Damage>,
     /// The last member, if any.
@@ -42,13 +46,18 @@ pub(super) struct Counted {
 impl Counted {
     pub(super) fn add(&mut self, name: &str) {
         self.count += 1;
-        self.first.get_or_insert_with(|| name.to_owned());
+        self.first.get_or_insert_with(|| bearable(name));
     }
 
     pub(super) fn merge(&mut self, other: Counted) {
         self.count += other.count;
         self.first = self.first.take().or(other.first);
     }
+}
+
+/// A name for a message: an archive may have names of any length.
+fn bearable(name: &str) -> String {
+    shortened(name, 200).into_owned()
 }
 
 /// Lists an archive.
@@ -58,7 +67,7 @@ pub(super) fn scan<R: Read + Seek>(input: R) -> io::Result<Contents> {
     // Key and kind of the member before this one.
     let (mut last_key, mut last_image) = (String::new(), false);
     while let Some(member) = members.next()? {
-        let name = String::from_utf8_lossy(&member.name);
+        let name = escape_name(&member.name);
         let name = plain(&name);
         if is_hidden(name) {
             continue;
@@ -82,9 +91,10 @@ pub(super) fn scan<R: Read + Seek>(input: R) -> io::Result<Contents> {
             contents.samples = true;
         } else {
             contents.others.add(name);
+            contents.passed_over.add(name.rsplit_once('.').map_or("", |(_, extension)| extension), || bearable(name));
         }
         if members.damage.is_some() {
-            contents.last = Some(name.to_owned());
+            contents.last = Some(bearable(name));
         }
     }
     contents.damage = members.damage;

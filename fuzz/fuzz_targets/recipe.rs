@@ -1,0 +1,4 @@
+//! Recipes and saved settings.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(init: fuzz::prepare(fuzz::PARSER), |bytes: &[u8]| fuzz::recipe(bytes));
