@@ -46,12 +46,8 @@ fn no_name_steers_the_terminal_by_any_command() {
     let recipe = file(&format!("{HOSTILE}.toml"));
     fs::write(&recipe, "\"\\u001b[2J\\nforged\" = 1").expect("a file");
     let small = |data: &str, out: &str| {
-        let mut args: Vec<String> = common::SMALL.map(str::to_owned).to_vec();
-        args[2] = data.to_owned();
-        args.extend(
-            ["--epochs", "1", "--batch-size", "4", "--set", "max_bad_share=0.5", "--out", out].map(str::to_owned),
-        );
-        args
+        let more = ["--data", data, "--epochs", "1", "--batch-size", "4", "--set", "max_bad_share=0.5", "--out", out];
+        common::unless_given(&common::SMALL, &more).into_iter().chain(more).map(str::to_owned).collect()
     };
     let words = |line: &[&str]| line.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let run_folder = format!("{out}-run");

@@ -182,7 +182,7 @@ pub struct ViewsArgs {
     #[arg(long, help_heading = PLAIN, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub images: u32,
     /// Which images, where the data has two splits; training sees those of `train`
-    #[arg(long, value_enum, default_value_t = SplitArg::Train)]
+    #[arg(long, help_heading = PLAIN, value_enum, default_value_t = SplitArg::Train)]
     pub split: SplitArg,
     /// The epoch whose first images are shown, from 0
     #[arg(long, help_heading = PLAIN, value_name = "E", default_value_t = 0)]
