@@ -43,7 +43,7 @@ pub fn seconds_per_step(
     let mut taken = 0;
     let mut begun = Instant::now();
     for step in 0..MOST_STEPS + PREFETCH as u64 {
-        let Some(fed) = feed.next().map_err(TrainError::from)? else { break };
+        let Some(fed) = feed.next_batch().map_err(TrainError::from)? else { break };
         let at = Position { step, epoch: step / recipe.steps_per_epoch() };
         trained.step(&fed, at).map_err(TrainError::from)?;
         feed.recycle(fed);

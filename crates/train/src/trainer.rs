@@ -233,7 +233,7 @@ impl<T: Trainable> Trainer<T> {
             if self.any(stop())? {
                 return Ok(Outcome::Stopped { step: self.step });
             }
-            let next = feed.next().and_then(|fed| fed.ok_or(LoaderError::Stopped));
+            let next = feed.next_batch().and_then(|fed| fed.ok_or(LoaderError::Stopped));
             let fed = self.together(next.map_err(TrainFailure::from))?;
             for bad in &fed.batch.substituted {
                 monitor.skipped(bad);

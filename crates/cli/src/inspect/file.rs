@@ -78,7 +78,7 @@ impl FileAccount {
         }
         let normalization = Normalization::from_metadata(said, config.channels).ok().flatten();
         let normalization = normalization.unwrap_or_else(|| Normalization::usual(config.channels));
-        Some(description::timm_snippet(&text::shown(self.file.path()).to_string(), config, &normalization))
+        Some(description::timm_snippet(&text::shown(self.file.path()), config, &normalization))
     }
 
     /// For people.

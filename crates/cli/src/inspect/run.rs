@@ -164,7 +164,7 @@ impl RunAccount {
         let (recipe, facts) = (&self.recipe, self.recipe.facts());
         let mut text = format!("{}: a run of {}\n", self.path, in_words(recipe)?);
         let labels = if facts.labelled { "labelled" } else { "without labels" };
-        let source = recipe.source().map_or(String::new(), |source| format!("{source}: "));
+        let source = recipe.source().map_or(String::new(), |source| format!("{}: ", text::printable(source)));
         let data = format!("{source}{}, {} (the median), {labels}", count(facts.images, "image"), facts.size());
         line(&mut text, "data", &data);
         line(&mut text, "recipe", &summary(recipe));
@@ -178,7 +178,11 @@ impl RunAccount {
                 "result",
                 &format!(
                     "top-1 kNN (k={}) on {}: raw pixels {:.1} %, untrained {:.1} %, trained {:.1} %",
-                    knn.k, knn.judged, knn.raw_pixels, knn.untrained, knn.trained
+                    knn.k,
+                    text::printable(&knn.judged),
+                    knn.raw_pixels,
+                    knn.untrained,
+                    knn.trained
                 ),
             );
         }

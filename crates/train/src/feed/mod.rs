@@ -86,7 +86,7 @@ impl Feed {
     }
 
     /// The next batch; none after the last.
-    pub fn next(&mut self) -> Result<Option<Fed>, LoaderError> {
+    pub fn next_batch(&mut self) -> Result<Option<Fed>, LoaderError> {
         match self {
             Self::Loader(loader) => Ok(loader.next()?.map(Fed::on_host)),
             Self::Ahead(ahead) => ahead.next(),
