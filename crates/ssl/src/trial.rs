@@ -17,11 +17,9 @@ use crate::setup::{PREFETCH, learner_options, loader_config};
 
 /// After this many steps a trial is over in any case.
 const MOST_STEPS: u64 = 200;
-/// Two, because the first of a slow machine may be late for reasons of its own.
-const LEAST_STEPS: u64 = 2;
 
 /// Seconds that a step of this recipe takes, images read from `source` as they are in training. The trial is over after
-/// `long_enough`, if it has taken at least two steps.
+/// `long_enough`, or after one step beside the first where that takes longer.
 pub fn seconds_per_step(
     device: &Device,
     recipe: &Recipe,
@@ -52,7 +50,7 @@ pub fn seconds_per_step(
         let is_warm = step == 0 || (step < PREFETCH as u64 && begun.elapsed() < long_enough);
         if is_warm {
             (taken, begun) = (0, Instant::now());
-        } else if taken >= LEAST_STEPS && begun.elapsed() >= long_enough {
+        } else if begun.elapsed() >= long_enough {
             break;
         }
     }

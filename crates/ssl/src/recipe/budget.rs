@@ -26,9 +26,12 @@ const LAST_EVALUATIONS: f64 = 2.0;
 /// The most evaluations between the epochs.
 const MOST_EVALUATIONS: f64 = 20.0;
 
+/// How much better a dear recipe may use the machine than the cheapest, which waits for its images.
+const OPTIMISM: f64 = 2.0;
+
 /// A way to make a recipe cheaper: each thing is changed where nobody asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rung {
+struct Change {
     arch: Option<Arch>,
     /// Side of the global views and of a patch.
     view: Option<(usize, usize)>,
@@ -36,25 +39,27 @@ struct Rung {
 }
 
 /// From the derived recipe down, for images of this short side.
-fn rungs(short: usize) -> Vec<Rung> {
-    let rung = |arch, view, crops| Rung { arch: Some(arch), view: Some(view), local_crops: Some(crops) };
-    let derived = Rung { arch: None, view: None, local_crops: None };
-    let fewer = |crops| Rung { local_crops: Some(crops), ..derived };
+fn changes(short: usize) -> Vec<Change> {
+    let change = |arch, view, crops| Change { arch: Some(arch), view: Some(view), local_crops: Some(crops) };
+    let derived = Change { arch: None, view: None, local_crops: None };
+    let fewer = |crops| Change { local_crops: Some(crops), ..derived };
     let mut all = vec![derived, fewer(4)];
     match short {
         128.. => all.extend([
-            rung(Arch::Tiny, (160, 16), 4),
-            rung(Arch::Tiny, (128, 16), 4),
-            rung(Arch::Nano, (128, 16), 4),
-            rung(Arch::Nano, (64, 8), 4),
-            rung(Arch::Nano, (64, 8), 2),
-            rung(Arch::Nano, (48, 8), 2),
+            change(Arch::Tiny, (160, 16), 4),
+            change(Arch::Tiny, (128, 16), 4),
+            change(Arch::Nano, (128, 16), 4),
+            change(Arch::Nano, (64, 8), 4),
+            change(Arch::Nano, (64, 8), 2),
+            change(Arch::Nano, (48, 8), 2),
         ]),
-        48.. => all.extend([rung(Arch::Nano, (64, 8), 4), rung(Arch::Nano, (64, 8), 2), rung(Arch::Nano, (48, 8), 2)]),
-        16.. => all.extend([fewer(2), rung(Arch::Nano, (short.min(32) / 8 * 8, 8), 2)]),
+        48.. => {
+            all.extend([change(Arch::Nano, (64, 8), 4), change(Arch::Nano, (64, 8), 2), change(Arch::Nano, (48, 8), 2)])
+        }
+        16.. => all.extend([fewer(2), change(Arch::Nano, (short.min(32) / 8 * 8, 8), 2)]),
         _ => all.push(fewer(2)),
     }
-    all.retain(|rung| rung.view.is_none_or(|(side, _)| side <= short));
+    all.retain(|change| change.view.is_none_or(|(side, _)| side <= short));
     all
 }
 
@@ -107,23 +112,25 @@ pub fn fit<E: std::error::Error + 'static>(
     let begun = Instant::now();
     let place = format!("--minutes {minutes}");
     let mut rungs = costs(asked, facts, &place)?;
-    let mut at = 0;
-    loop {
-        let (raw, recipe, (cost, reading)) = rungs.swap_remove(at);
-        let step = seconds_per_step(&recipe).map_err(BudgetError::Trial)?;
-        let left = 60.0 * minutes - begun.elapsed().as_secs_f64();
-        let plan = Plan::new(&recipe, left, step, reading / cost);
-        // Those that cost less, the dearest first.
-        rungs.retain(|(_, _, (other, _))| *other < cost);
-        rungs.sort_by(|(_, _, (a, _)), (_, _, (b, _))| b.total_cmp(a));
-        let is_enough = plan.steps >= ENOUGH_STEPS || plan.epochs >= recipe.epochs() as f64;
-        if is_enough || rungs.is_empty() {
-            return plan.finish(raw, &recipe, minutes, &place);
+    rungs.sort_by(|a, b| b.cost.total_cmp(&a.cost));
+    let Some(cheapest) = rungs.pop() else { return Err(RecipeError::NoImages.into()) };
+    let plan = |rung: &Rung, step: f64| Plan::new(rung, 60.0 * minutes - begun.elapsed().as_secs_f64(), step);
+    let mut measure = |rung: &Rung| seconds_per_step(&rung.recipe).map_err(BudgetError::Trial);
+    // The cheapest is tried first: it takes a moment, and tells about how far up others are worth a trial.
+    let step = measure(&cheapest)?;
+    let mut rate = OPTIMISM * cheapest.cost / step;
+    for rung in rungs.into_iter().filter(|rung| rung.cost > cheapest.cost) {
+        if !plan(&rung, rung.cost / rate).is_enough(&rung) {
+            continue;
         }
-        // By count of operations: the first that may do, and to be sure it is tried too.
-        let may_do = |(_, _, (other, _)): &Costed| plan.steps * cost / other >= 0.8 * ENOUGH_STEPS;
-        at = rungs.iter().position(may_do).unwrap_or(rungs.len() - 1);
+        let step = measure(&rung)?;
+        let plan = plan(&rung, step);
+        if plan.is_enough(&rung) {
+            return plan.finish(rung, minutes, &place);
+        }
+        rate = rung.cost / step;
     }
+    plan(&cheapest, step).finish(cheapest, minutes, &place)
 }
 
 /// The same without a trial, by the count of operations, where it is known how fast one recipe trains here.
@@ -154,40 +161,44 @@ pub fn fitted_before(asked: &RawRecipe, begun: &Recipe, minutes: f64) -> Result<
     Ok(decided.overlaid_by(asked.clone()))
 }
 
-/// A recipe as it is asked for, resolved, and what an image costs in a step and in an evaluation.
-type Costed = (RawRecipe, Recipe, (f64, f64));
+/// A recipe that might fit.
+struct Rung {
+    asked: RawRecipe,
+    recipe: Recipe,
+    /// Operations of a step.
+    cost: f64,
+    /// What computing the features of an image costs, in images of a step.
+    reading: f64,
+}
 
-fn costs(asked: &RawRecipe, facts: &Facts, place: &str) -> Result<Vec<Costed>, RecipeError> {
-    let mut costed = Vec::new();
-    for rung in rungs(facts.size().short()) {
-        let mut raw = asked.clone();
-        let (is_arch, is_crops) = (raw.arch.is_some(), raw.local_crops.is_some());
-        let is_view = raw.global_size.is_some() || raw.patch_size.is_some() || raw.local_size.is_some();
-        if let Some(arch) = rung.arch.filter(|_| !is_arch) {
-            raw.set("arch", &Value::String(arch.name().to_owned()), place)?;
+fn costs(asked: &RawRecipe, facts: &Facts, place: &str) -> Result<Vec<Rung>, RecipeError> {
+    let mut rungs = Vec::new();
+    for change in changes(facts.size().short()) {
+        let mut asked = asked.clone();
+        let (is_arch, is_crops) = (asked.arch.is_some(), asked.local_crops.is_some());
+        let is_view = asked.global_size.is_some() || asked.patch_size.is_some() || asked.local_size.is_some();
+        if let Some(arch) = change.arch.filter(|_| !is_arch) {
+            asked.set("arch", &Value::String(arch.name().to_owned()), place)?;
         }
-        if let Some((side, patch)) = rung.view.filter(|_| !is_view) {
-            raw.set("global_size", &Value::Integer(side as i64), place)?;
-            raw.set("patch_size", &Value::Integer(patch as i64), place)?;
+        if let Some((side, patch)) = change.view.filter(|_| !is_view) {
+            asked.set("global_size", &Value::Integer(side as i64), place)?;
+            asked.set("patch_size", &Value::Integer(patch as i64), place)?;
         }
-        if let Some(crops) = rung.local_crops.filter(|_| !is_crops) {
-            raw.set("local_crops", &Value::Integer(crops as i64), place)?;
+        if let Some(crops) = change.local_crops.filter(|_| !is_crops) {
+            asked.set("local_crops", &Value::Integer(crops as i64), place)?;
         }
-        let resolved = raw.clone().resolve(facts);
-        // Only the first, which is what was asked for, is the user's to mend.
-        let recipe = if costed.is_empty() {
-            resolved?
-        } else {
-            match resolved {
-                Ok(recipe) => recipe,
-                Err(_) => continue,
-            }
+        let recipe = match asked.clone().resolve(facts) {
+            Ok(recipe) => recipe,
+            // What was asked for is the user's to mend; what is tried instead may not suit everything that was.
+            Err(error) if rungs.is_empty() => return Err(error),
+            Err(_) => continue,
         };
-        if let Some(cost) = cost::of_recipe(&recipe) {
-            costed.push((raw, recipe, cost));
+        if let Some((image, features)) = cost::of_recipe(&recipe) {
+            let cost = image * recipe.batch_size() as f64;
+            rungs.push(Rung { asked, recipe, cost, reading: features / image });
         }
     }
-    Ok(costed)
+    Ok(rungs)
 }
 
 /// What fits into a time.
@@ -200,8 +211,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// `reading` is what computing the features of an image costs, in images of a step.
-    fn new(recipe: &Recipe, seconds: f64, step: f64, reading: f64) -> Self {
+    fn new(&Rung { ref recipe, reading, .. }: &Rung, seconds: f64, step: f64) -> Self {
         let images_per_second = recipe.batch_size() as f64 / step;
         let judged = recipe.facts.images.min(recipe.knn_voters()) + recipe.knn_queries();
         let is_judged = recipe.knn_every() > 0;
@@ -219,13 +229,18 @@ impl Plan {
         Self { images_per_second, seconds_per_epoch, epochs, steps, evaluations }
     }
 
+    fn is_enough(&self, rung: &Rung) -> bool {
+        self.steps >= ENOUGH_STEPS || self.epochs >= rung.recipe.epochs() as f64
+    }
+
     fn finish<E: std::error::Error + 'static>(
         self,
-        mut raw: RawRecipe,
-        recipe: &Recipe,
+        rung: Rung,
         minutes: f64,
         place: &str,
     ) -> Result<Fitted, BudgetError<E>> {
+        let is_enough = self.is_enough(&rung);
+        let Rung { asked: mut raw, recipe, .. } = rung;
         let (images, rate) = (recipe.facts.images, self.images_per_second);
         if self.epochs < 1.0 {
             let needed = self.seconds_per_epoch / 60.0;
@@ -245,7 +260,7 @@ impl Plan {
             text::count(epochs, "epoch"),
             text::count(recipe.steps_per_epoch() as usize, "step"),
         );
-        if self.steps < ENOUGH_STEPS && self.epochs < recipe.epochs() as f64 {
+        if !is_enough {
             summary += &format!(
                 ". That is {:.0} steps, fewer than the {ENOUGH_STEPS:.0} after which most runs have learnt something",
                 self.steps
