@@ -17,16 +17,20 @@ use crate::output;
 /// The result of a run that has nothing left to do.
 pub fn finished(folder: &RunFolder, recipe: &Recipe) -> Result<Option<RunResult>, CliError> {
     let total = recipe.total_steps();
-    let checkpoints = folder.checkpoints();
+    let (run, checkpoints) = (RunReader::open(folder.root())?, folder.checkpoints());
+    let (result, saved) = (run.result(total), checkpoints.list()?);
+    // Whoever needs the space may remove the checkpoints of a finished run.
+    if let Some(result) = result.as_ref().filter(|result| saved.is_empty() && run.has_backbone_of(result)) {
+        return Ok(Some(result.clone()));
+    }
     // The name alone would do for a sound folder; a damaged last checkpoint means there is work to do.
-    if !checkpoints.list()?.iter().any(|&(step, _)| step == total) {
+    if !saved.iter().any(|&(step, _)| step == total) {
         return Ok(None);
     }
     if checkpoints.latest_valid()?.checkpoint.is_none_or(|checkpoint| checkpoint.step() != total) {
         return Ok(None);
     }
-    let run = RunReader::open(folder.root())?;
-    let Some(result) = run.result(total) else { return Ok(None) };
+    let Some(result) = result else { return Ok(None) };
     if run.has_backbone_of(&result) {
         return Ok(Some(result));
     }
@@ -91,17 +95,6 @@ pub fn finish(
     let result = RunResult { steps, loss, verdict, knn, substitutes, backbone, judgement };
     folder.write(RESULT_FILE, format!("{:#}\n", result.to_json()).as_bytes())?;
     Ok(result)
-}
-
-/// A result with a judgement: results of earlier versions have none. Nothing is written; the weights are not looked at.
-pub fn judged_again(result: RunResult, folder: &RunFolder, recipe: &Recipe) -> Result<RunResult, CliError> {
-    if result.judgement.is_some() {
-        return Ok(result);
-    }
-    let (steps, log) = (result.steps, RunReader::open(folder.root())?.metrics()?);
-    let evidence = Evidence { recipe, steps, is_finished: true, log: &log, movement: None, knn: result.knn.as_ref() };
-    let Judgement { kind, advice, .. } = judge(&evidence);
-    Ok(RunResult { judgement: Some((kind.word().to_owned(), advice)), ..result })
 }
 
 /// The judgement on a run that was stopped: a word and a sentence.

@@ -69,6 +69,13 @@ pub fn check(device: &Device, need: &MemoryNeed<'_>) -> Result<(), CliError> {
     check_bytes(estimate_on_cpu(device, need)? as u64, SMALLER)
 }
 
+/// Why a training on the CPU cannot fit, without a word about what might not.
+pub fn refuse(device: &Device, need: &MemoryNeed<'_>) -> Result<(), CliError> {
+    let memory = HostMemory::read().filter(|_| !device.is_gpu());
+    let Some(memory) = memory else { return Ok(()) };
+    judge(estimate_on_cpu(device, need)? as u64, &memory, SMALLER).map(|_| ())
+}
+
 /// The same for any work: `smaller` are the options that make it so.
 pub fn check_bytes(need: u64, smaller: &'static str) -> Result<(), CliError> {
     let Some(memory) = HostMemory::read() else { return Ok(()) };

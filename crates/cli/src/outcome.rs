@@ -37,11 +37,8 @@ pub fn table(result: &RunResult, run: &Path, data: &str, recipe: &Recipe) -> Str
         text += &format!("          dino-vmf eval knn --weights {run} --data {data}\n");
     }
     // Last, where it is read: what the run is worth.
-    match (&result.judgement, &result.verdict) {
-        (Some((_, advice)), _) => text += &format!("\n{advice}\n"),
-        // A result of an earlier version.
-        (None, Some(verdict)) => text += &format!("\nwarning: at the end {verdict}\n"),
-        (None, None) => {}
+    if let Some((_, advice)) = &result.judgement {
+        text += &format!("\n{advice}\n");
     }
     text
 }

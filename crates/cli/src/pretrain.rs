@@ -56,10 +56,10 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
 
     if let Some(result) = conclusion::finished(&folder, &recipe)? {
         output::note(&format!("{}: this run is finished; give another --out to train anew", text::shown(&out)));
-        let result = conclusion::judged_again(result, &folder, &recipe)?;
         print(&result, args, &out, &recipe)?;
         return Ok(ExitCode::SUCCESS);
     }
+    folder.discard_result()?;
     introduce(&device, &train.describe(), &recipe, &out);
     for difference in folder.changed() {
         output::note(&format!("changed from here on: {difference}"));

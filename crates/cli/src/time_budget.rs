@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::Source;
+use ssl::learner::LearnError;
 use ssl::memory::MemoryNeed;
 use ssl::method;
-use ssl::recipe::{self, Facts, RawRecipe, Recipe};
+use ssl::pretraining::PretrainError;
+use ssl::recipe::{self, BudgetError, Facts, RawRecipe, Recipe};
 use ssl::setup::learner_options;
 use ssl::trial;
-use tensor::Device;
+use tensor::{Device, DeviceError};
 use train::run::{RunReader, is_run};
 
 use crate::error::CliError;
@@ -39,25 +41,44 @@ pub fn fit(
 ) -> Result<RawRecipe, CliError> {
     if is_run(out) {
         let begun = recipe::of_run(&RunReader::open(out)?)?;
+        output::note(&format!(
+            "{} holds a run that has begun: --minutes changes nothing of it. It is of {}",
+            text::shown(out),
+            text::count(begun.total_steps() as usize, "step")
+        ));
         return Ok(recipe::fitted_before(asked, &begun, minutes)?);
     }
     output::note(&format!("--minutes {minutes}: trying how fast some steps are here"));
     let trial = Duration::from_secs_f64((minutes * SECONDS_OF_A_MINUTE).clamp(0.5, 3.0));
-    let speed = |recipe: &Recipe| match fits_memory(device, recipe) {
-        true => trial::seconds_per_step(device, recipe, source.clone(), trial),
-        // Something cheaper may.
-        false => Ok(f64::INFINITY),
+    // What does not fit into memory takes for ever, and something cheaper may not.
+    let mut too_large = None;
+    let speed = |recipe: &Recipe| {
+        if let Err(error) = refuse_by_memory(device, recipe) {
+            too_large = Some(error);
+            return Ok(f64::INFINITY);
+        }
+        match trial::seconds_per_step(device, recipe, source.clone(), trial) {
+            Err(PretrainError::Learn(LearnError::Device(error @ DeviceError::OutOfMemory { .. }))) => {
+                too_large = Some(error.into());
+                Ok(f64::INFINITY)
+            }
+            other => other,
+        }
     };
-    let fitted = recipe::fit(asked, facts, minutes, speed)?;
+    let fitted = match (recipe::fit(asked, facts, minutes, speed), too_large) {
+        // Nothing was tried that has an end.
+        (Err(BudgetError::NoEpoch { needed, .. }), Some(error)) if needed.is_infinite() => return Err(error),
+        (fitted, _) => fitted?,
+    };
     output::note(&fitted.summary);
     Ok(fitted.asked)
 }
 
-fn fits_memory(device: &Device, recipe: &Recipe) -> bool {
-    let Ok(options) = learner_options(recipe) else { return true };
+fn refuse_by_memory(device: &Device, recipe: &Recipe) -> Result<(), CliError> {
+    let options = learner_options(recipe)?;
     let (method, batch, drop_path) = (method::of(recipe), recipe.batch_size(), recipe.drop_path());
     let need = MemoryNeed { options: &options, method: &*method, batch, drop_path, evaluated: None };
-    memory::check(device, &need).is_ok()
+    memory::refuse(device, &need)
 }
 
 /// What to do about a run that takes days, by what fits into an hour.
@@ -66,7 +87,8 @@ pub fn under_an_hour(asked: &RawRecipe, facts: &Facts, recipe: &Recipe, images_p
     let resolved = fitted.and_then(|fitted| fitted.asked.resolve(facts).ok());
     match resolved {
         Some(short) => format!(
-            "--minutes {AN_HOUR} would end within an hour: about {} of {} on views of {}. Ctrl-C stops this one",
+            "--minutes {AN_HOUR} in place of --epochs would end within an hour: about {} of {} on views of {}. Ctrl-C stops \
+             this one",
             text::count(short.epochs(), "epoch"),
             short.arch(),
             short.global_size()

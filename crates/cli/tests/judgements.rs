@@ -141,18 +141,3 @@ fn a_judgement_does_not_depend_on_who_took_the_last_step() {
     std::fs::remove_file(out.join("result.json")).unwrap();
     assert_eq!(ended(&out, &more).1, first);
 }
-
-#[test]
-fn a_result_of_an_earlier_version_is_judged_when_it_is_told_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("run");
-    let (last, mut result) = ended(&out, &["--epochs", "1"]);
-    let fields = result.as_object_mut().unwrap();
-    fields.remove("judgement");
-    fields.remove("advice");
-    std::fs::write(out.join("result.json"), result.to_string()).unwrap();
-    let again = small(&out, &["--epochs", "1"]).succeeded();
-    assert_eq!(again.out.lines().last(), Some(last.as_str()));
-    let kept: Value = serde_json::from_str(&std::fs::read_to_string(out.join("result.json")).unwrap()).unwrap();
-    assert_eq!(kept, result, "a finished run stays as it is");
-}

@@ -38,6 +38,8 @@ fn minutes_that_do_not_hold_one_pass_are_refused_with_the_time_that_it_takes() {
             .failed();
     assert!(message.contains("one pass over 200000 images takes"), "{message}");
     assert!(!out.exists(), "a run that cannot be leaves no folder");
+    let message = run(&["pretrain", "--minutes=5", "--epochs=9", &out_flag]).failed();
+    assert!(message.contains("`--epochs 9` and `--minutes 5`"), "{message}");
     let message = String::from_utf8(program().args(["pretrain", "--minutes=0"]).output().unwrap().stderr).unwrap();
     assert!(message.contains("a number from 0.1 to 1000000"), "{message}");
 }
@@ -45,7 +47,7 @@ fn minutes_that_do_not_hold_one_pass_are_refused_with_the_time_that_it_takes() {
 #[test]
 fn a_run_of_days_says_at_once_what_would_take_an_hour() {
     let folder = tempfile::tempdir().unwrap();
-    let data = "--data=synthetic:train=4000000,test=12,size=16";
+    let data = "--data=synthetic:train=40000,test=12,size=16";
     let out = format!("--out={}", folder.path().join("run").display());
     let args = ["pretrain", data, "--device=cpu", "--batch-size=8", "--epochs=100000", "--set=knn_every=0", &out];
     let mut run = program().args(args).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -54,5 +56,6 @@ fn a_run_of_days_says_at_once_what_would_take_an_hour() {
     run.kill().unwrap();
     run.wait().unwrap();
     let said = said.expect("a word about the days");
-    assert!(said.contains("--minutes 60 would end within an hour") || said.contains("Fewer images"), "{said}");
+    assert!(said.contains("--minutes 60 in place of --epochs would end within an hour"), "{said}");
+    assert!(!said.contains("100,000 epochs"), "{said}");
 }

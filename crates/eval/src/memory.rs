@@ -3,7 +3,7 @@
 use model::VitConfig;
 
 use crate::prepare::Preparation;
-use crate::reading::ReadOptions;
+use crate::reading::{ReadOptions, fitting};
 
 /// Values of a token that are held, in units of the embedding's dimension, as measured: the residual stream, its norms,
 /// queries, keys and values, the hidden layer of the MLP. Buffers of each size are kept from block to block.
@@ -22,7 +22,7 @@ pub fn estimate_features(
     threads: usize,
 ) -> u64 {
     let (height, width) = preparation.size();
-    let batch = options.batch_size.min(images) as u64;
+    let batch = fitting(options.batch_size, height * width * options.channels).min(images) as u64;
     let tokens = ((height / vit.patch) * (width / vit.patch) + 1) as u64;
     let of_token = HELD_OF_TOKEN * vit.dim + vit.patch_values();
     // Attention weighs every pair of tokens. Each thread has room for one head of one image, rounded up by an eighth at most.

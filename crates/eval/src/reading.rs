@@ -78,7 +78,7 @@ pub(crate) struct PreparedBatch {
 const BATCH_BYTES: usize = 1 << 28;
 
 /// Images of a batch where an image has so many bytes: no more than asked for, and no more than memory is set aside for.
-fn fitting(batch_size: usize, image_bytes: usize) -> usize {
+pub(crate) fn fitting(batch_size: usize, image_bytes: usize) -> usize {
     batch_size.min((BATCH_BYTES / image_bytes.max(1)).max(1))
 }
 

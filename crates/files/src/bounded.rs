@@ -83,6 +83,26 @@ pub fn read_line_bounded(
     Ok(read > 0)
 }
 
+/// Reads on to the end of a line whose beginning was too long.
+pub fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let (used, is_end) = match input.fill_buf()? {
+            [] => return Ok(()),
+            some => some.iter().position(|&byte| byte == b'\n').map_or((some.len(), false), |at| (at + 1, true)),
+        };
+        input.consume(used);
+        if is_end {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether an error is that of a line above the limit.
+pub fn is_line_too_long(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    matches!(inner, Some(Unbounded::LineTooLong { .. }))
+}
+
 fn read_to_limit(file: File, limit: u64) -> io::Result<Vec<u8>> {
     // A size, where the system knows one, saves growing the buffer; the limit holds whether or not it is true.
     let said = file.metadata()?.len();

@@ -10,7 +10,10 @@ mod cache;
 mod replace;
 pub mod safetensors;
 
-pub use bounded::{Unbounded, read_bounded, read_line_bounded, read_text_bounded, read_text_or_pipe_bounded};
+pub use bounded::{
+    Unbounded, is_line_too_long, read_bounded, read_line_bounded, read_text_bounded, read_text_or_pipe_bounded,
+    skip_line,
+};
 pub use cache::{CACHE_VARIABLE, cache_folder};
 pub use replace::{
     UNFINISHED, create_unfinished, finished_name, is_unfinished, remove_if_abandoned, remove_if_there, replace,

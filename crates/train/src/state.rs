@@ -115,15 +115,6 @@ impl<'a> SavedState<'a> {
         self.values.get(key).and_then(Value::as_u64).ok_or_else(|| missing(key))
     }
 
-    /// A text that was saved as a value; none where that was nothing.
-    pub fn text(&self, key: &str) -> Result<Option<String>, StateError> {
-        match self.values.get(key) {
-            Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(Value::Null) => Ok(None),
-            _ => Err(missing(key)),
-        }
-    }
-
     /// A list of whole numbers that was saved as a value.
     pub fn all_numbers(&self, key: &str) -> Result<Vec<u64>, StateError> {
         let list = self.values.get(key).and_then(Value::as_array);

@@ -106,12 +106,8 @@ pub struct Trainer<T> {
     saved: Option<u64>,
     /// Records that are still to be written: no checkpoint may lie behind one that is missing.
     unwritten: Vec<Record>,
-    verdict: Option<String>,
     substitutes: Substitutes,
 }
-
-/// Where the verdict is kept in a checkpoint: a run that goes on after its last step has nothing else to judge by.
-const VERDICT: &str = "verdict";
 
 impl<T: Trainable> Trainer<T> {
     /// Goes on with the run in `folder`: from its newest usable checkpoint, or from the beginning.
@@ -128,11 +124,11 @@ impl<T: Trainable> Trainer<T> {
             let what = if skipped.is_damaged { "falling back to the previous checkpoint" } else { "it is passed over" };
             monitor.say(&format!("{skipped}: {what}"));
         }
-        let (mut verdict, mut substitutes) = (None, Substitutes::default());
+        let mut substitutes = Substitutes::default();
         if let Some(checkpoint) = &recovered.checkpoint {
             let mut restore = || {
                 let saved = SavedState::of(checkpoint)?;
-                (verdict, substitutes) = (saved.text(VERDICT)?, Substitutes::restore(&saved)?);
+                substitutes = Substitutes::restore(&saved)?;
                 trained.restore(&saved)
             };
             restore().map_err(|error| TrainFailure::Checkpoint {
@@ -159,7 +155,7 @@ impl<T: Trainable> Trainer<T> {
         }
         let events = folder.events(saved.map_or(0, |s| s + 1))?;
         let (step, unwritten) = (saved.unwrap_or(0), Vec::new());
-        Ok(Self { trained, options, folder, metrics, events, source, step, saved, unwritten, verdict, substitutes })
+        Ok(Self { trained, options, folder, metrics, events, source, step, saved, unwritten, substitutes })
     }
 
     /// What is trained.
@@ -170,11 +166,6 @@ impl<T: Trainable> Trainer<T> {
     /// Steps done so far.
     pub fn step(&self) -> u64 {
         self.step
-    }
-
-    /// What was wrong with the run when it was last looked at, in words.
-    pub fn verdict(&self) -> Option<&str> {
-        self.verdict.as_deref()
     }
 
     /// The steps so far that were trained on substitutes for unreadable images.
@@ -318,8 +309,7 @@ impl<T: Trainable> Trainer<T> {
     fn log(&mut self, fed: &Fed, at: Position, pace: &Pace, monitor: &mut dyn Monitor) -> Result<(), TrainFailure> {
         let record = Record::new(self.step).whole("epoch", at.epoch as i64);
         let StepRecord { record, verdict } = self.trained.describe(fed, at, record)?;
-        self.verdict = verdict;
-        if let Some(words) = &self.verdict {
+        if let Some(words) = &verdict {
             monitor.say(words);
         }
         let (images_per_second, data_wait) = pace.rates();
@@ -327,12 +317,13 @@ impl<T: Trainable> Trainer<T> {
     }
 
     fn append(&mut self, record: Record, monitor: &mut dyn Monitor) -> Result<(), TrainFailure> {
+        // First of all: a disk that does not answer once must not lose it.
+        self.unwritten.push(record);
         // Also between two checkpoints: nobody is helped by a run whose folder is gone.
         self.folder.check_own()?;
         if !self.metrics.keep_in_place()? {
             monitor.say("metrics.jsonl was removed; it goes on from here");
         }
-        self.unwritten.push(record);
         self.write_records()
     }
 
@@ -383,7 +374,6 @@ impl<T: Trainable> Trainer<T> {
         let mut state = State::default();
         self.trained.save(&mut state);
         self.substitutes.save(&mut state);
-        state.value(VERDICT, self.verdict.clone());
         if let Some(name) = state.not_finite() {
             return Err(TrainFailure::State { name, step: self.step });
         }

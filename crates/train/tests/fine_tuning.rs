@@ -354,7 +354,6 @@ fn lose_some_images(save_every: Duration) -> (Kept, Vec<String>, bool) {
 
     let mut monitor = Unplugs { switch: switch.clone(), after: 7, told: Vec::new() };
     let mut trainer = open(&run, source(), save_every);
-    assert_eq!(trainer.verdict(), Some(VERDICT), "what was wrong is known before the next look");
     let error = trainer.run(&mut monitor, &mut NoEvaluation, &|| false).unwrap_err();
     assert!(matches!(error.cause, TrainFailure::Data(_)), "{error}");
     assert!(trainer.substitutes().images > 0, "the images went too quickly for this test");

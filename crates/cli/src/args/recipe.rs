@@ -17,7 +17,7 @@ pub struct PretrainArgs {
     #[command(flatten)]
     pub recipe: RecipeArgs,
     /// Folder to train in, made if it is not there; one that holds this run is continued [default:
-    /// runs/DATA-METHOD-PROTOTYPES-ARCH]
+    /// runs/DATA-METHOD-PROTOTYPES-ARCH, with --minutes runs/DATA-METHOD-PROTOTYPES-M-minutes]
     #[arg(long, help_heading = PLAIN, value_name = "RUN")]
     pub out: Option<PathBuf>,
     /// Choose network, views and epochs so that the run ends within about M minutes on this machine: a few steps are tried
@@ -150,7 +150,7 @@ Examples:
   dino-vmf pretrain --recipe recipes/synthetic.toml --set epochs=50 --set teacher_temp=0.05
       a recipe with two keys changed
 
-Ctrl-C saves and stops; so do SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU and SIGALRM, which batch systems send. The run's
+Ctrl-C saves and stops; so do SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGALRM and SIGPWR, which batch systems send. The run's
 backbone.safetensors is then the teacher of the last step. The same command again continues, also after a crash or a kill;
 the result is bit for bit that of an unbroken run. The last line says what the run is worth and what to try next.";
 

@@ -17,10 +17,16 @@ pub fn run(args: &InspectArgs) -> Result<(), CliError> {
     let path = &args.weights;
     let told = if path.is_dir() {
         let account = RunAccount::of(path)?;
-        if args.json { account.json().to_string() } else { account.text()? }
+        if args.json {
+            return output::json(&account.json());
+        }
+        account.text()?
     } else {
         let account = FileAccount::of(path, args.heads)?;
-        if args.json { account.json().to_string() } else { account.text() }
+        if args.json {
+            return output::json(&account.json());
+        }
+        account.text()
     };
     output::result(&told)
 }

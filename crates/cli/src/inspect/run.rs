@@ -117,8 +117,7 @@ impl RunAccount {
         let total = recipe.total_steps();
         for (step, file) in run.checkpoints()? {
             let problem = match run.checkpoint(&file)? {
-                Ok(_) if step > total => Some(format!("lies beyond step {total}, the last of this run")),
-                Ok(_) => None,
+                Ok(checkpoint) => checkpoint.misplaced(step, total).map(|(problem, _)| problem),
                 // The run is going on, and has removed it since.
                 Err(Damage::Io(error)) if error.kind() == ErrorKind::NotFound => continue,
                 Err(damage) => Some(damage.to_string()),

@@ -11,7 +11,7 @@ use toml::Value;
 
 use super::check::Facts;
 use super::error::RecipeError;
-use super::fields::{RawRecipe, Recipe};
+use super::fields::{Given, RawRecipe, Recipe};
 use crate::cost;
 
 /// Steps after which runs on a few thousand images had left raw pixels behind: 620 of batch 128 on Imagenette, 1,500 of
@@ -68,8 +68,6 @@ fn changes(short: usize) -> Vec<Change> {
 pub struct Fitted {
     /// What is asked for now: what was asked for before, and what the time allows.
     pub asked: RawRecipe,
-    /// Images that a step of it trains on in a second here.
-    pub images_per_second: f64,
     /// What was decided, for people.
     pub summary: String,
 }
@@ -109,6 +107,16 @@ pub fn fit<E: std::error::Error + 'static>(
     minutes: f64,
     mut seconds_per_step: impl FnMut(&Recipe) -> Result<f64, E>,
 ) -> Result<Fitted, BudgetError<E>> {
+    fit_all(&without_epochs(asked, minutes)?, facts, minutes, &mut seconds_per_step)
+}
+
+/// The same where nothing is said of epochs.
+fn fit_all<E: std::error::Error + 'static>(
+    asked: &RawRecipe,
+    facts: &Facts,
+    minutes: f64,
+    seconds_per_step: &mut dyn FnMut(&Recipe) -> Result<f64, E>,
+) -> Result<Fitted, BudgetError<E>> {
     let begun = Instant::now();
     let place = format!("--minutes {minutes}");
     let mut rungs = costs(asked, facts, &place)?;
@@ -146,7 +154,19 @@ pub fn fit_by_count(
         let cost = cost::of_recipe(recipe).map_or(known, |(cost, _)| cost);
         Ok::<f64, std::convert::Infallible>(recipe.batch_size() as f64 * cost / rate)
     };
-    fit(asked, facts, minutes, guess).ok()
+    // Whoever follows this advice leaves --epochs out.
+    let asked = RawRecipe { epochs: None, ..asked.clone() };
+    fit_all(&asked, facts, minutes, &mut { guess }).ok()
+}
+
+/// A time decides the number of epochs. One in a recipe's file gives way to it, as it does to any flag; one on the command
+/// line contradicts it.
+fn without_epochs(asked: &RawRecipe, minutes: f64) -> Result<RawRecipe, RecipeError> {
+    if let Some(Given { value, place }) = asked.epochs.as_ref().filter(|given| given.place.starts_with("--")) {
+        let first = if place == "--set" { format!("--set epochs={value}") } else { format!("{place} {value}") };
+        return Err(RecipeError::GivenTwice { key: "epochs", first, second: format!("--minutes {minutes}") });
+    }
+    Ok(RawRecipe { epochs: None, ..asked.clone() })
 }
 
 /// What a time decides where nobody asked for it.
@@ -158,7 +178,7 @@ pub fn fitted_before(asked: &RawRecipe, begun: &Recipe, minutes: f64) -> Result<
     for line in begun.explain().iter().filter(|line| FITTED.contains(&line.key)) {
         decided.set_text(line.key, &line.value, &format!("--minutes {minutes}"))?;
     }
-    Ok(decided.overlaid_by(asked.clone()))
+    Ok(decided.overlaid_by(without_epochs(asked, minutes)?))
 }
 
 /// A recipe that might fit.
@@ -247,9 +267,7 @@ impl Plan {
             return Err(BudgetError::NoEpoch { minutes, images, needed, rate, enough: (1.5 * needed).ceil() + 1.0 });
         }
         let epochs = self.epochs as usize;
-        if raw.epochs.is_none() {
-            raw.set("epochs", &Value::Integer(epochs as i64), place)?;
-        }
+        raw.set("epochs", &Value::Integer(epochs as i64), place)?;
         if raw.knn_every.is_none() && self.evaluations > 0.0 {
             let every = (self.epochs / self.evaluations).ceil().max(1.0);
             raw.set("knn_every", &Value::Integer(every as i64), place)?;
@@ -266,7 +284,7 @@ impl Plan {
                 self.steps
             );
         }
-        Ok(Fitted { asked: raw, images_per_second: rate, summary })
+        Ok(Fitted { asked: raw, summary })
     }
 }
 
@@ -318,7 +336,6 @@ mod tests {
         let recipe = fitted(text, &PHOTOGRAPHS, 10.0, 500.0);
         assert_eq!((recipe.arch(), recipe.global_size().height, recipe.local_crops()), (Arch::Small, 96, 6));
         assert_eq!(recipe.knn_every(), 3);
-        assert_eq!(fitted("epochs = 7", &PHOTOGRAPHS, 10.0, 500.0).epochs(), 7);
     }
 
     #[test]
@@ -335,8 +352,27 @@ mod tests {
         let begun = fitted("", &PHOTOGRAPHS, 5.0, 100.0);
         let again = fitted_before(&RawRecipe::default(), &begun, 5.0).unwrap().resolve(&PHOTOGRAPHS).unwrap();
         assert_eq!(again, begun);
-        let given = RawRecipe::from_toml("epochs = 3", "my.toml").unwrap();
-        assert_eq!(fitted_before(&given, &begun, 5.0).unwrap().resolve(&PHOTOGRAPHS).unwrap().epochs(), 3);
+        let given = RawRecipe::from_toml("epochs = 3\nout_dim = 64", "my.toml").unwrap();
+        let again = fitted_before(&given, &begun, 5.0).unwrap().resolve(&PHOTOGRAPHS).unwrap();
+        assert_eq!((again.epochs(), again.out_dim()), (begun.epochs(), 64));
+    }
+
+    #[test]
+    fn epochs_of_a_file_give_way_to_the_time_and_those_of_the_command_line_contradict_it() {
+        let of_file = fitted("epochs = 7000", &PHOTOGRAPHS, 5.0, 100.0);
+        assert_eq!(of_file, fitted("", &PHOTOGRAPHS, 5.0, 100.0));
+        for (place, expected) in [("--epochs", "`--epochs 9` and `--minutes 5`"), ("--set", "`--set epochs=9` and")] {
+            let mut asked = RawRecipe::default();
+            asked.set_text("epochs", "9", place).unwrap();
+            let error = fit(&asked, &PHOTOGRAPHS, 5.0, machine(100.0)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+            let begun = fitted("", &PHOTOGRAPHS, 5.0, 100.0);
+            assert!(fitted_before(&asked, &begun, 5.0).is_err());
+            // The advice for a long run is what fits without them.
+            let recipe = asked.clone().resolve(&PHOTOGRAPHS).unwrap();
+            let advised = fit_by_count(&asked, &PHOTOGRAPHS, 60.0, (&recipe, 0.1)).unwrap().asked;
+            assert_ne!(advised.resolve(&PHOTOGRAPHS).unwrap().epochs(), 9);
+        }
     }
 
     #[test]

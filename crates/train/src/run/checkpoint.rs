@@ -170,13 +170,10 @@ fn latest_valid_by(folder: &Path, owner: Option<&Identity>, read: impl Read) -> 
     let last_step = owner.map_or(u64::MAX, |owner| owner.steps);
     for (step, path) in list(folder)? {
         let (reason, is_damaged) = match read(&path, owner) {
-            Ok(_) if step > last_step => (format!("lies beyond step {last_step}, the last of this run"), false),
-            Ok(checkpoint) if checkpoint.step() == step => {
-                return Ok(Recovered { checkpoint: Some(checkpoint), skipped });
-            }
-            Ok(checkpoint) => {
-                (format!("is damaged: it holds step {}, not the one in its name", checkpoint.step()), true)
-            }
+            Ok(checkpoint) => match checkpoint.misplaced(step, last_step) {
+                None => return Ok(Recovered { checkpoint: Some(checkpoint), skipped }),
+                Some(misplaced) => misplaced,
+            },
             // A reader beside a running training may see a file vanish: a newer one has been written since.
             Err(Damage::Io(error)) if error.kind() == ErrorKind::NotFound => continue,
             // Nothing is damaged: the disk may answer next time, or another user may read it. Falling back would throw

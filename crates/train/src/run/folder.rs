@@ -66,6 +66,7 @@ impl RunFolder {
         if identity.digests != config.digests() || identity.steps != config.total_steps() {
             return Err(RunError::SettingsEdited { path: root.to_owned() });
         }
+        lock.begin()?;
         remove_leftovers(root)?;
         fs::create_dir_all(&checkpoints).map_err(|source| RunError::from_io("create", &checkpoints, 0, source))?;
         let unsaved = changed.is_some().then(|| config.to_toml());
@@ -140,6 +141,13 @@ impl RunFolder {
     /// Creates a TensorBoard events file for this start, whose first record has step `first_step`.
     pub fn events(&self, first_step: u64) -> Result<EventLog, RunError> {
         EventLog::create(&self.root, first_step)
+    }
+
+    /// Removes the result of a run that goes on: it speaks of a state that is no more.
+    pub fn discard_result(&self) -> Result<(), RunError> {
+        self.check_own()?;
+        let path = self.root.join(RESULT_FILE);
+        remove_if_there(&path).map_err(|source| RunError::from_io("remove", &path, 0, source))
     }
 
     /// Writes any other file of the run (a report, the identity of a bad batch) atomically.

@@ -197,6 +197,15 @@ impl Checkpoint {
         Self::read_of(path, None)
     }
 
+    /// Why a checkpoint that can be read is not what its name says, for a run of `last_step` steps, and whether that is damage.
+    pub fn misplaced(&self, named: u64, last_step: u64) -> Option<(String, bool)> {
+        if named > last_step {
+            return Some((format!("lies beyond step {last_step}, the last of this run"), false));
+        }
+        let step = self.step();
+        (step != named).then(|| (format!("is damaged: it holds step {step}, not the one in its name"), true))
+    }
+
     /// The same for a checkpoint that must belong to this run, where there is one.
     pub(super) fn read_of(path: &Path, owner: Option<&Identity>) -> Result<Self, Damage> {
         let (mut file, header) = safetensors::open(path)?;

@@ -38,10 +38,13 @@ pub(super) struct Lock {
     file: File,
     path: PathBuf,
     saved: Option<u64>,
+    /// Whether this process is the one that the file speaks of.
+    has_begun: bool,
 }
 
 impl Lock {
-    /// Takes the lock of a folder.
+    /// Takes the lock of a folder. What the file says stays until the process begins to train: a command that is refused
+    /// has nothing to do with what became of the run.
     pub(super) fn take(root: &Path) -> Result<Self, RunError> {
         let path = root.join(LOCK);
         let failed = |source| RunError::from_io("lock", &path, 0, source);
@@ -60,9 +63,13 @@ impl Lock {
             sleep(BETWEEN_ATTEMPTS);
         }
         let saved = Note::of(&mut file).saved;
-        let mut lock = Self { file, path, saved };
-        lock.write(&format!("process {}", std::process::id())).map_err(|source| lock.failed(source))?;
-        Ok(lock)
+        Ok(Self { file, path, saved, has_begun: false })
+    }
+
+    /// Notes that this process trains.
+    pub(super) fn begin(&mut self) -> Result<(), RunError> {
+        self.has_begun = true;
+        self.write(&format!("process {}", std::process::id())).map_err(|source| self.failed(source))
     }
 
     /// The last step that this process or one before it has saved.
@@ -79,7 +86,6 @@ impl Lock {
     /// For a new run in an old place.
     pub(super) fn forget_saved(&mut self) {
         self.saved = None;
-        _ = self.write(&format!("process {}", std::process::id()));
     }
 
     /// Whether the file at the lock's path is still the one that is locked. It is not where the folder was deleted, moved
@@ -102,7 +108,9 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        _ = self.write("ended");
+        if self.has_begun {
+            _ = self.write("ended");
+        }
     }
 }
 

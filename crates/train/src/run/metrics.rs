@@ -162,7 +162,18 @@ const LINE_BYTES: u64 = 1 << 20;
 fn each_line(path: &Path, after: Option<u64>, mut visit: impl FnMut(&[u8], bool) -> io::Result<()>) -> io::Result<()> {
     let mut reader = BufReader::new(File::open(path)?);
     let (mut line, mut number) = (Vec::new(), 0);
-    while files::read_line_bounded(&mut reader, &mut line, &mut number, LINE_BYTES)? {
+    loop {
+        match files::read_line_bounded(&mut reader, &mut line, &mut number, LINE_BYTES) {
+            Ok(true) => {}
+            Ok(false) => break,
+            // No record is that long: what a crash of the machine may leave, or somebody else's.
+            Err(error) if files::is_line_too_long(&error) => {
+                files::skip_line(&mut reader)?;
+                visit(&line, false)?;
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
         let step = || serde_json::from_slice::<Value>(&line).ok()?.get("step")?.as_u64();
         let keep = line.ends_with(b"\n") && step().is_some_and(|step| after.is_some_and(|after| step <= after));
         visit(&line, keep)?;
