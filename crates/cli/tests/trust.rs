@@ -185,6 +185,41 @@ fn a_backbone_that_is_damaged_is_made_again_as_one_that_is_missing() {
 
 #[cfg(unix)]
 #[test]
+fn a_finished_run_that_goes_on_has_no_result_until_it_ends_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path();
+    let settings = ["--epochs=40", "--set", "keep_checkpoints=1000"];
+    small(run, &settings).succeeded();
+    // Without its last checkpoints the run goes on from an earlier one. It is stopped as soon as it does.
+    (5..=120).for_each(|step| fs::remove_file(checkpoint(run, step)).unwrap());
+    let child = small_command(run, &settings).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the old result is gone", || !run.join("result.json").exists());
+    wait_until("a step", || checkpoint(run, 6).exists());
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    let said = finished(child).err;
+    let step = newest_step(run);
+    assert!((6..120).contains(&step), "stopped after step {step}: {said}");
+    let (json, text) = inspected(run);
+    assert_eq!((&json["state"], &json["step"]), (&"stopped".into(), &step.into()), "{text}");
+    let backbone = run.join("backbone.safetensors");
+    let mut features = program();
+    features.args(["features", "--data", "synthetic:train=24,test=12,size=16", "--weights"]).arg(backbone);
+    Finished::of(features.arg("--out").arg(run.with_extension("npy")).output().unwrap()).succeeded();
+    fs::remove_file(run.with_extension("npy")).unwrap();
+}
+
+#[test]
+fn a_finished_run_without_its_checkpoints_is_still_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = small(folder.path(), &[]).succeeded();
+    fs::remove_dir_all(folder.path().join("checkpoints")).unwrap();
+    let again = small(folder.path(), &[]).succeeded();
+    assert!(again.err.contains("this run is finished"), "{}", again.err);
+    assert_eq!(again.out, first.out);
+}
+
+#[cfg(unix)]
+#[test]
 fn a_run_that_stops_leaves_the_backbone_of_its_last_step() {
     let folder = tempfile::tempdir().unwrap();
     let stopped = stop_early(folder.path());

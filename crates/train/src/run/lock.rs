@@ -149,6 +149,7 @@ pub(super) fn activity(root: &Path) -> Option<Activity> {
     Some(match (is_free, note.first.as_str()) {
         (false, _) => Activity::Training { holder: note.holder() },
         (true, "ended") => Activity::Ended,
+        (true, "") => return None,
         (true, _) => Activity::Killed,
     })
 }
@@ -161,7 +162,10 @@ mod tests {
     fn a_folder_says_who_trains_and_how_the_last_one_ended() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(activity(folder.path()), None);
+        drop(Lock::take(folder.path()).unwrap());
+        assert_eq!(activity(folder.path()), None, "somebody looked, and trained nothing");
         let mut lock = Lock::take(folder.path()).unwrap();
+        lock.begin().unwrap();
         let holder = format!("process {}", std::process::id());
         assert_eq!(activity(folder.path()), Some(Activity::Training { holder: holder.clone() }));
         let message = Lock::take(folder.path()).unwrap_err().to_string();
@@ -172,6 +176,8 @@ mod tests {
         assert_eq!(Lock::take(folder.path()).unwrap().saved(), Some(12), "a later start knows of it");
         std::fs::write(folder.path().join(LOCK), "process 7\nsaved 3\n").unwrap();
         assert_eq!(activity(folder.path()), Some(Activity::Killed));
+        drop(Lock::take(folder.path()).unwrap());
+        assert_eq!(activity(folder.path()), Some(Activity::Killed), "a command that is refused changes nothing");
     }
 
     #[cfg(unix)]
