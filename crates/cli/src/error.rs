@@ -114,6 +114,19 @@ pub enum CliError {
         /// The run folder.
         path: PathBuf,
     },
+    /// The checkpoints of a run are gone.
+    #[error(
+        "{}: the run has saved step {step}, but none of its checkpoints is there any more. Where it was stopped, its {} \
+         is the teacher of that step: give that file",
+        text::shown(path),
+        train::run::BACKBONE_FILE
+    )]
+    CheckpointsGone {
+        /// The run folder.
+        path: PathBuf,
+        /// The last step that was saved.
+        step: u64,
+    },
     /// A damaged checkpoint.
     #[error("{}: {source}", text::shown(path))]
     Checkpoint {

@@ -38,6 +38,12 @@ pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
     let network = description::of_features(&weights, input, device::precision(&device));
     eval::save(&args.out, &features, &*source, &network)?;
     let left_out = if skipped.is_empty() { String::new() } else { format!(", {} left out", skipped.len()) };
+    if !skipped.is_empty() && FeatureFormat::of(&args.out).is_ok_and(|format| format == FeatureFormat::Npy) {
+        output::note(
+            "warning: a row of the .npy is no longer the image of that number, as some were left out; a .safetensors file \
+             names the image of each row",
+        );
+    }
     output::result(&format!(
         "{}: {} x {} features of {}{left_out}, computed in {}",
         text::shown(&args.out),

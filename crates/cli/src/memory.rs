@@ -100,8 +100,8 @@ fn judge(need: u64, memory: &HostMemory, smaller: &'static str) -> Result<Option
 }
 
 /// What makes a training smaller.
-pub const SMALLER: &str = "a smaller --batch-size or --arch, the batch in parts (--accumulate 4), or activations that are \
-                           recomputed (--checkpoint-activations, a quarter more time)";
+pub const SMALLER: &str = "a smaller --batch-size, --arch, --global-size or --out-dim, the batch in parts (--accumulate 4), \
+                           or activations that are recomputed (--checkpoint-activations, a quarter more time)";
 /// What makes features smaller.
 pub const SMALLER_FEATURES: &str = "a smaller batch (--batch-size 1), or smaller images (--image-size)";
 /// What makes views smaller.

@@ -176,7 +176,11 @@ fn newest_checkpoint(run: &RunReader) -> Result<Checkpoint, CliError> {
     for skipped in &recovered.skipped {
         output::note(&format!("{skipped}: taking the checkpoint before it"));
     }
-    recovered.checkpoint.ok_or_else(|| CliError::NoCheckpoint { path: run.root().to_owned() })
+    let path = || run.root().to_owned();
+    recovered.checkpoint.ok_or_else(|| match run.last_saved() {
+        Some(step) => CliError::CheckpointsGone { path: path(), step },
+        None => CliError::NoCheckpoint { path: path() },
+    })
 }
 
 /// The folder of the run that a file is a checkpoint of; none for any other file.

@@ -36,21 +36,21 @@ Results go to standard output, everything else to standard error. `dino-vmf COMM
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Train a vision transformer on unlabelled images
-    #[command(after_help = recipe::PRETRAIN_EXAMPLES)]
+    #[command(allow_negative_numbers = true, after_help = recipe::PRETRAIN_EXAMPLES)]
     #[command(after_long_help = recipe::pretrain_help())]
     Pretrain(Box<PretrainArgs>),
     /// Draw what the network will see: the views of some images, as a picture
-    #[command(after_help = recipe::VIEWS_EXAMPLES)]
+    #[command(allow_negative_numbers = true, after_help = recipe::VIEWS_EXAMPLES)]
     #[command(after_long_help = recipe::views_help())]
     Views(Box<ViewsArgs>),
     /// Write the class-token features of images to a file
-    #[command(after_help = network::FEATURES_EXAMPLES)]
+    #[command(allow_negative_numbers = true, after_help = network::FEATURES_EXAMPLES)]
     Features(FeaturesArgs),
     /// Measure how good features are
     #[command(subcommand)]
     Eval(EvalCommand),
     /// Say what a weights file or a run holds
-    #[command(after_help = network::INSPECT_EXAMPLES)]
+    #[command(allow_negative_numbers = true, after_help = network::INSPECT_EXAMPLES)]
     Inspect(InspectArgs),
     /// Measure how fast this machine is
     #[command(subcommand)]
@@ -63,7 +63,7 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 pub enum EvalCommand {
     /// Classify by the nearest neighbours among labelled images (the weighted kNN of DINO)
-    #[command(after_help = network::KNN_EXAMPLES)]
+    #[command(allow_negative_numbers = true, after_help = network::KNN_EXAMPLES)]
     Knn(KnnArgs),
 }
 
@@ -71,10 +71,10 @@ pub enum EvalCommand {
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
     /// Time training steps on random pixels
-    #[command(after_help = bench::STEP_EXAMPLES)]
+    #[command(allow_negative_numbers = true, after_help = bench::STEP_EXAMPLES)]
     Step(BenchStepArgs),
     /// Time the data loader: how many images a second it reads, decodes and turns into views, and where the time goes
-    #[command(after_help = bench::DATA_EXAMPLES)]
+    #[command(allow_negative_numbers = true, after_help = bench::DATA_EXAMPLES)]
     Data(BenchDataArgs),
 }
 

@@ -24,6 +24,8 @@ pub struct RunAccount {
     logged: Option<u64>,
     /// The last step whose checkpoint can be used.
     saved: Option<u64>,
+    /// Whether checkpoints were written, and none is there any more.
+    are_gone: bool,
     checkpoints: Vec<CheckpointAccount>,
     /// The last record of a step, and the last one of an evaluation.
     last: Vec<Value>,
@@ -145,6 +147,7 @@ impl RunAccount {
             logged,
             recipe,
             saved,
+            are_gone: checkpoints.is_empty() && run.last_saved().is_some(),
             checkpoints,
             result,
         })
@@ -189,7 +192,7 @@ impl RunAccount {
             line(&mut text, "backbone", &backbone.text());
         }
         if self.checkpoints.is_empty() {
-            line(&mut text, "checkpoints", "none yet");
+            line(&mut text, "checkpoints", if self.are_gone { "none any more" } else { "none yet" });
         }
         for (i, CheckpointAccount { name, bytes: size, problem, .. }) in self.checkpoints.iter().enumerate() {
             let state = problem.as_deref().unwrap_or("sound");
@@ -204,6 +207,7 @@ impl RunAccount {
         let goes_on = match self.saved {
             Some(saved) => format!("the command that started it continues it after step {}", thousands(saved)),
             None if is_lost => "no checkpoint can be used: it cannot be continued".to_owned(),
+            None if self.are_gone => "its checkpoints are gone: it cannot be continued without them".to_owned(),
             None => "no checkpoint had been written: the command that started it begins again".to_owned(),
         };
         let state = match &self.state {

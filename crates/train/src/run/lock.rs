@@ -134,6 +134,11 @@ impl Note {
     }
 }
 
+/// The last step that a process has saved into a folder, whether or not its checkpoint is still there.
+pub(super) fn last_saved(root: &Path) -> Option<u64> {
+    Note::of(&mut File::open(root.join(LOCK)).ok()?).saved
+}
+
 /// Who trains into a folder, or what became of the last one who did; none in a folder that nobody has locked yet, and on
 /// a file system that cannot say.
 pub(super) fn activity(root: &Path) -> Option<Activity> {

@@ -63,6 +63,11 @@ impl RunReader {
         lock::activity(&self.root)
     }
 
+    /// The last step that was saved, whether or not its checkpoint is still there; none where nobody has left a word.
+    pub fn last_saved(&self) -> Option<u64> {
+        lock::last_saved(&self.root)
+    }
+
     /// The checkpoints in its folder by step, newest first. They may be damaged, or another run's.
     pub fn checkpoints(&self) -> Result<Vec<(u64, PathBuf)>, RunError> {
         checkpoint::list(&self.root.join(CHECKPOINTS))
