@@ -14,12 +14,14 @@ const CHANGED: usize = 60;
 /// Changed inputs grow no longer than this.
 const LONGEST: usize = 16 << 10;
 
+type Parse = fn(&[u8]);
+
 fn corpus(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
 }
 
 /// Runs the corpus of a target.
-fn replay(target: &str, parse: fn(&[u8])) {
+fn replay(target: &str, parse: Parse) {
     let folder = corpus(target);
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -117,7 +119,7 @@ fn gzip_files() {
 }
 
 /// Decoders of single formats share their seeds, the images of all formats; some have found more.
-const DECODERS: [(&str, fn(&[u8])); 6] = [
+const DECODERS: [(&str, Parse); 6] = [
     ("jpeg", fuzz::jpeg),
     ("png", fuzz::png),
     ("webp", fuzz::webp),
