@@ -129,6 +129,67 @@ fn damage_of_what_was_unpacked_is_found_when_it_is_read_and_mended_with_a_word()
 }
 
 #[test]
+fn damage_is_not_mended_with_another_file_of_the_same_layout() {
+    let folder = TempFolder::new();
+    folder.write("x.tgz", &gzip(&tar(RED)));
+    let source = open(&folder, "x.tgz").unwrap();
+    damage(&entries(&folder, ".data")[0], 512 + 60);
+    let good = fs::read(folder.0.join("x.tgz")).unwrap();
+    folder.write("x.tgz", &gzip(&tar(BLUE)));
+    for _ in 0..2 {
+        let message = source.read(0).unwrap_err().to_string();
+        assert!(message.contains("the data it was made from has changed"), "{message}");
+    }
+    // That it failed is no damage of its own: with the right file back, it is mended.
+    folder.write("x.tgz", &good);
+    assert_eq!(first_pixel(&*source, 0), RED);
+}
+
+#[cfg(unix)]
+#[test]
+fn other_rights_of_a_file_do_not_unpack_it_again() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = TempFolder::new();
+    folder.write("x.tgz", &gzip(&tar(RED)));
+    open(&folder, "x.tgz").unwrap();
+    let written = |path: &PathBuf| (fs::metadata(path).unwrap().modified().unwrap(), path.clone());
+    let before: Vec<_> = entries(&folder, ".data").iter().map(written).collect();
+    fs::set_permissions(folder.0.join("x.tgz"), fs::Permissions::from_mode(0o600)).unwrap();
+    open(&folder, "x.tgz").unwrap();
+    assert_eq!(entries(&folder, ".data").iter().map(written).collect::<Vec<_>>(), before);
+}
+
+#[cfg(unix)]
+#[test]
+fn two_files_that_take_turns_under_one_path_keep_what_was_unpacked_of_each() {
+    // As two machines do, which stage their own copy and share a cache.
+    let folder = TempFolder::new();
+    let path = folder.0.join("x.tgz");
+    for (name, color) in [("one", RED), ("two", BLUE)] {
+        folder.write(name, &gzip(&tar(color)));
+    }
+    let mut unpacked = Vec::new();
+    for (name, color) in [("one", RED), ("two", BLUE), ("one", RED), ("two", BLUE)] {
+        fs::rename(folder.0.join(name), &path).unwrap();
+        assert_eq!(first_pixel(&*open(&folder, "x.tgz").unwrap(), 0), color);
+        fs::rename(&path, folder.0.join(name)).unwrap();
+        let times = entries(&folder, ".data").into_iter().map(|path| fs::metadata(path).unwrap().modified().unwrap());
+        let mut times: Vec<_> = times.collect();
+        times.sort();
+        unpacked.push(times);
+    }
+    assert_eq!((unpacked[1].len(), &unpacked[1]), (2, &unpacked[3]));
+    // The one that was replaced goes when nobody has used it for a week.
+    let weeks_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(14 * 24 * 3600);
+    for entry in entries(&folder, "") {
+        File::options().append(true).open(entry).unwrap().set_modified(weeks_ago).unwrap();
+    }
+    folder.write("x.tgz", &gzip(&tar(RED)));
+    open(&folder, "x.tgz").unwrap();
+    assert_eq!(entries(&folder, ".data").len(), 1);
+}
+
+#[test]
 fn what_cannot_be_made_again_is_an_error_that_says_why() {
     let folder = TempFolder::new();
     folder.write("x.parquet", &parquet(RED));

@@ -1,4 +1,5 @@
-//! Files of at most 5 MB that are out to take memory: each ends as an image or as an error within 512 MiB.
+//! Files of at most 5 MB that are out to take memory: each ends as an image or as an error within 512 MiB, a progressive JPEG
+//! of more than 2 MB within 800.
 //!
 //! One test alone in its program, because it counts the memory of the whole of it.
 
@@ -271,6 +272,18 @@ fn no_file_of_five_megabytes_takes_more_than_512_mib() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+
+    // A progressive JPEG of some megabytes may be a photograph of 50 megapixels. This one ends early.
+    let comments = [&[0xff, 0xfe, 0xff, 0xff][..], &vec![b'x'; 65_533]].concat().repeat(76);
+    let start = jpeg("progressive-444.jpg", 0xc2, 8000, 8000, 1);
+    let large = [&start[..2], &comments, &start[2..]].concat();
+    assert!(large.len() <= 5_000_000);
+    let (before, mut image) = (NOW.load(Ordering::Relaxed), Image::black(1, 1, 3));
+    MOST.store(before, Ordering::Relaxed);
+    let error = Decoder::new(DecodeLimits::default(), 3).decode(&large, &mut image).unwrap_err();
+    let taken = (MOST.load(Ordering::Relaxed) - before + large.len()) / MIB;
+    assert!(!matches!(error, DecodeError::TooMuchMemory { .. }) && taken < 800, "{taken} MiB, {error}");
+    drop(image);
 
     // The buffers of a large image are not kept for good.
     let (mut decoder, mut image) = (Decoder::new(DecodeLimits::default(), 3), Image::black(1, 1, 3));

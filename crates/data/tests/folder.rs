@@ -244,6 +244,25 @@ fn the_held_out_images_of_tiny_imagenet_have_the_classes_of_their_list() {
     assert!(test.remarks().is_empty(), "{:?}", test.remarks());
     folder.write_image("val/images/val_3.JPEG", [3; 3]);
     let test = open(Split::Test);
-    assert_eq!((test.label(0), test.remarks().len()), (None, 1));
+    assert_eq!((test.label(0), test.remarks().len()), (None, 2));
     assert!(test.remarks()[0].contains("says nothing of val_3.JPEG"), "{:?}", test.remarks());
+}
+
+#[test]
+fn a_file_of_annotations_in_another_form_leaves_the_labels_to_the_folders() {
+    let folder = TempFolder::new();
+    for name in ["train/cat/0.bmp", "train/dog/0.bmp", "val/cat/1.bmp", "val/dog/1.bmp"] {
+        folder.write_image(name, [1; 3]);
+    }
+    for (other, said) in [
+        (&b"<annotation>cat</annotation>\n"[..], "no class behind a TAB"),
+        (b"\xff\xfe\0\x80", "val_annotations.txt"),
+        (b"others.jpg\tcat\n", "says nothing of 1.bmp"),
+    ] {
+        folder.write("val/val_annotations.txt", other);
+        let test = data::open(folder.spec(), Split::Test, 0).unwrap();
+        assert_eq!([test.label(0), test.label(1)], [Some(0), Some(1)], "{said}");
+        let remarks = test.remarks();
+        assert!(remarks.len() == 1 && remarks[0].contains("not used") && remarks[0].contains(said), "{remarks:?}");
+    }
 }

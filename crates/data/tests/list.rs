@@ -252,4 +252,13 @@ fn lists_named_after_their_split_are_the_splits_of_a_folder() {
     let source = open(data::Split::Train);
     assert_eq!(source.len(), 4);
     assert!(source.remarks().iter().any(|remark| remark.contains("train.txt")), "{:?}", source.remarks());
+    // Nor does it break what asks for held-out images, of which there are none.
+    let held_out = data::open(folder.spec(), data::Split::Test, 0).err().unwrap();
+    assert!(matches!(held_out, OpenError::NoTestSplit { .. }), "{held_out}");
+    assert_eq!(data::open_all(folder.spec(), 0).unwrap().len(), 4);
+    // A held-out list beside a good one for training is meant, and said to be broken.
+    folder.write("train.txt", b"pictures/0.bmp\n");
+    folder.write("val.txt", b"remember to buy milk\n");
+    let broken = data::open(folder.spec(), data::Split::Test, 0).err().unwrap();
+    assert!(broken.to_string().contains("val.txt"), "{broken}");
 }

@@ -1,23 +1,26 @@
 //! Files that are there completely or not at all, also after a power loss.
 //!
-//! A file is written under a temporary name beside its final one, `<name>.<process>-<time>-<counter>.tmp`, and renamed
-//! when it is complete and on the disk. No two writers share a temporary name, so two processes that replace the same
+//! A file is written under a temporary name beside its final one, `<name>.<machine>-<process>-<time>-<counter>.tmp`, and
+//! renamed when it is complete and on the disk. No two writers share a temporary name, so two processes that replace the same
 //! file do not disturb each other: the last rename wins, and readers see one whole file or the other.
 //!
 //! A writer holds a lock on its unfinished file until that has its final name. The system gives the lock back when the
-//! process ends, however it ends, so an unfinished file that can be locked is a leftover, and one that cannot is not.
+//! process ends, however it ends, so an unfinished file that can be locked is a leftover, and one that cannot is not. That
+//! holds within one machine: on a network file system the locks of others may not be seen. The name therefore says which
+//! machine wrote it, and since which start of it; the file of another goes by its age.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// How the name of an unfinished file ends.
 pub const UNFINISHED: &str = ".tmp";
 
-/// Where a file system has no locks, an unfinished file that nobody has written to for so long belongs to a process that
+/// Where locks prove nothing, an unfinished file that nobody has written to for so long belongs to a process that
 /// is gone. Long: to wait for a slow disk is no reason to lose hours of unpacking.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
@@ -82,12 +85,30 @@ pub fn unfinished_path(path: &Path) -> PathBuf {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
     let (process, counter) = (std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{process:x}-{now:x}-{counter:x}{UNFINISHED}"));
+    name.push(format!(".{:x}-{process:x}-{now:x}-{counter:x}{UNFINISHED}", machine().unwrap_or(0)));
     name.into()
 }
 
-/// The name that an unfinished file was to get: `config.toml` for `config.toml.1f-18c-0.tmp`, or for `config.toml.tmp`,
-/// as earlier versions wrote. None for a name that does not end in [`UNFINISHED`].
+/// A number for this machine since it was started; none where the system does not tell.
+fn machine() -> Option<u64> {
+    static MACHINE: OnceLock<Option<u64>> = OnceLock::new();
+    *MACHINE.get_or_init(|| {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let digits: String = boot.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+        u64::from_str_radix(&digits, 16).ok().filter(|&number| number != 0)
+    })
+}
+
+/// Whether the lock of an unfinished file of this name would be seen here.
+fn is_of_this_machine(name: &str) -> bool {
+    let tag = || name.strip_suffix(UNFINISHED)?.rsplit_once('.').map(|(_, tag)| tag);
+    // Earlier versions wrote three numbers, none of them of the machine.
+    let written_by = || tag().filter(|tag| tag.split('-').count() == 4)?.split('-').next();
+    machine().is_some_and(|number| written_by() == Some(&format!("{number:x}")))
+}
+
+/// The name that an unfinished file was to get: `config.toml` for `config.toml.7-1f-18c-0.tmp`, or for
+/// `config.toml.1f-18c-0.tmp` and `config.toml.tmp`, as earlier versions wrote. None for a name that does not end in [`UNFINISHED`].
 pub fn finished_name(name: &str) -> Option<&str> {
     own_finished_name(name).or_else(|| name.strip_suffix(UNFINISHED))
 }
@@ -95,7 +116,7 @@ pub fn finished_name(name: &str) -> Option<&str> {
 /// The same, for names that nobody but [`unfinished_path`] gives.
 fn own_finished_name(name: &str) -> Option<&str> {
     let is_hex = |part: &str| !part.is_empty() && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let is_tag = |tag: &str| tag.split('-').count() == 3 && tag.split('-').all(is_hex);
+    let is_tag = |tag: &str| matches!(tag.split('-').count(), 3 | 4) && tag.split('-').all(is_hex);
     let (finished, tag) = name.strip_suffix(UNFINISHED)?.rsplit_once('.')?;
     is_tag(tag).then_some(finished)
 }
@@ -105,21 +126,23 @@ pub fn is_unfinished(name: &OsStr, of: &str) -> bool {
     name.to_str().and_then(finished_name) == Some(of)
 }
 
-/// Removes an unfinished file if it is a leftover of a process that was killed: if nobody holds its lock. True where it
-/// is gone.
+/// Removes an unfinished file if it is a leftover of a process that was killed: if nobody holds its lock and, unless this
+/// machine wrote it, nobody has written to it for a day. True where it is gone.
 pub fn remove_if_abandoned(path: &Path) -> bool {
     // Anything but a plain file is none of ours, and opening a pipe would wait.
     if !fs::symlink_metadata(path).is_ok_and(|about| about.is_file()) {
         return false;
     }
     let Ok(file) = File::options().read(true).write(true).open(path) else { return false };
+    let is_old = || {
+        let modified = file.metadata().and_then(|about| about.modified());
+        modified.ok().and_then(|time| time.elapsed().ok()).is_some_and(|age| age > ABANDONED)
+    };
+    let is_ours = path.file_name().and_then(OsStr::to_str).is_some_and(is_of_this_machine);
     let is_abandoned = match file.try_lock() {
-        Ok(()) => true,
+        Ok(()) => is_ours || is_old(),
         Err(TryLockError::WouldBlock) => false,
-        Err(TryLockError::Error(_)) => {
-            let modified = file.metadata().and_then(|about| about.modified());
-            modified.ok().and_then(|time| time.elapsed().ok()).is_some_and(|age| age > ABANDONED)
-        }
+        Err(TryLockError::Error(_)) => is_old(),
     };
     // Under the lock, so that whoever has just created it sees that it is gone.
     is_abandoned && fs::remove_file(path).is_ok()
@@ -199,7 +222,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
         let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
-        fs::write(unfinished_path(&path), b"half").unwrap();
+        if machine().is_some() {
+            fs::write(unfinished_path(&path), b"half").unwrap();
+        }
         let others = unfinished_path(&folder.path().join("metrics.toml"));
         fs::write(&others, b"half").unwrap();
         let own = folder.path().join("config.toml.tmp");
@@ -216,6 +241,23 @@ mod tests {
         fs::rename(&unfinished, &path).unwrap();
         drop(writing);
         assert_eq!(fs::read(&path).unwrap(), b"later");
+    }
+
+    #[test]
+    fn the_unfinished_file_of_another_machine_goes_when_nobody_wrote_to_it_for_a_day() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        let write = |tag: &str, age: Duration| {
+            let path = folder.path().join(format!("config.toml.{tag}.tmp"));
+            File::create(&path).unwrap().set_modified(SystemTime::now() - age).unwrap();
+        };
+        // Nobody holds a lock that is seen here, neither of the first two nor of the others.
+        write("1-2-3-4", Duration::ZERO);
+        write("2-3-5", ABANDONED / 2);
+        write("1-2-3-6", ABANDONED * 2);
+        write("2-3-7", ABANDONED * 2);
+        replace_with(&path, b"whole").unwrap();
+        assert_eq!(names(folder.path()), ["config.toml", "config.toml.1-2-3-4.tmp", "config.toml.2-3-5.tmp"]);
     }
 
     #[test]

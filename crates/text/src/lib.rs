@@ -35,14 +35,7 @@ pub fn bytes(n: u64) -> String {
 
 /// A text from a file, fit to be shown: it can neither steer a terminal nor reorder what stands around it.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(steers) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        if steers(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
-    }
-    Cow::Owned(shown)
+    escaped(text, steers)
 }
 
 /// Whether a text holds nothing that steers a terminal, ends a line or turns the direction of writing.
@@ -61,13 +54,17 @@ pub fn excerpt(text: &str) -> Cow<'_, str> {
 /// A message fit to be shown: it may have several lines, but nothing in it steers a terminal. The last guard before one,
 /// behind [`shown`] and [`printable`], which keep line breaks of names and files out as well.
 pub fn message(text: &str) -> Cow<'_, str> {
-    let harmful = |c: char| steers(c) && !matches!(c, '\n' | '\t');
-    if !text.contains(harmful) {
+    escaped(text, |c| steers(c) && !matches!(c, '\n' | '\t'))
+}
+
+/// A text with escapes in the place of some characters.
+fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_escaped) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 8);
     for c in text.chars() {
-        if harmful(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+        if is_escaped(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
     }
     Cow::Owned(shown)
 }

@@ -14,6 +14,10 @@ pub(super) fn convert(
     want: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), DecodeError> {
+    let is_known = (have == want && have > 0) || matches!((have, want), (1 | 2 | 4, 3) | (2..=4, 1));
+    if !is_known {
+        return Err(DecodeError::Channels { format, have, want });
+    }
     make_room(format, out, pixels.len() / have * want)?;
     match (have, want) {
         _ if have == want => out.extend_from_slice(pixels),
@@ -23,9 +27,7 @@ pub(super) fn convert(
         (2, 1) => out.extend(pixels.as_chunks::<2>().0.iter().map(|&[v, _]| v)),
         (3, 1) => out.extend(pixels.as_chunks::<3>().0.iter().map(|&[r, g, b]| luma(r, g, b))),
         (4, 1) => out.extend(pixels.as_chunks::<4>().0.iter().map(|&[r, g, b, _]| luma(r, g, b))),
-        _ => {
-            return Err(DecodeError::Channels { format, have, want });
-        }
+        _ => return Err(DecodeError::Channels { format, have, want }),
     }
     Ok(())
 }
@@ -46,5 +48,15 @@ mod tests {
         assert_eq!(convert(&[255, 0, 0, 9], 4, 1).unwrap(), [76]);
         assert_eq!(convert(&[1, 2, 3, 4, 5], 5, 5).unwrap(), [1, 2, 3, 4, 5]);
         assert!(matches!(convert(&[1, 2, 3], 3, 4), Err(DecodeError::Channels { have: 3, want: 4, .. })));
+        for want in [0, 1, 3] {
+            assert!(matches!(convert(&[], 0, want), Err(DecodeError::Channels { have: 0, .. })));
+        }
+    }
+
+    #[test]
+    fn channels_that_cannot_be_had_take_no_memory() {
+        let mut out = Vec::new();
+        convert("TIFF", &[0; 6], 2, 1 << 40, &mut out).unwrap_err();
+        assert_eq!(out.capacity(), 0);
     }
 }

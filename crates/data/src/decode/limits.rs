@@ -4,6 +4,9 @@
 //! take therefore grows with the file: 2^26 pixels (a photograph of 67 megapixels) in 480 MiB are always allowed, more where
 //! the file has a byte for every 16 pixels, which is far below what photographs have. So a file of 5 MB ends as an image or as
 //! an error within 512 MiB, and in about two seconds on one core.
+//!
+//! A JPEG is the exception. A progressive one takes up to twelve bytes for a pixel, and telephones write 50 megapixels into few
+//! megabytes: with more than 2 MB it may take 768 MiB, which are 67 megapixels of that kind.
 
 use super::DecodeError;
 
@@ -16,6 +19,9 @@ const MEMORY_OF_ANY: u64 = 480 << 20;
 /// Bytes of memory for each byte of the file, above that: enough for a progressive JPEG, which takes twelve bytes for a pixel,
 /// of one bit a pixel.
 const MEMORY_PER_BYTE: u64 = 96;
+/// The same for a JPEG, up to the largest that every file may hold: a pixel then has three eighths of a bit or more.
+const MEMORY_PER_BYTE_OF_JPEG: u64 = 256;
+const MEMORY_OF_ANY_JPEG: u64 = 12 * PIXELS_OF_ANY;
 
 /// Pixels of a side. Filters that resize an image take memory for each of them, and time for each row however short.
 const SIDE: u64 = 1 << 20;
@@ -46,6 +52,13 @@ impl DecodeLimits {
             memory: self.memory.min(MEMORY_OF_ANY.max(bytes.saturating_mul(MEMORY_PER_BYTE))),
             taken: 0,
         }
+    }
+
+    /// The bounds on a JPEG of this many bytes.
+    pub(super) fn of_jpeg(&self, bytes: usize) -> Bounds {
+        let bounds = self.of_file(bytes);
+        let more = MEMORY_OF_ANY_JPEG.min((bytes as u64).saturating_mul(MEMORY_PER_BYTE_OF_JPEG));
+        Bounds { memory: self.memory.min(bounds.memory.max(more)), ..bounds }
     }
 
     /// The bounds on pixels that are stored as they are: nothing can grow.
@@ -109,6 +122,17 @@ mod tests {
         assert_eq!(limits.of_file(1 << 30), Bounds { pixels: 1 << 28, memory: 4 << 30, taken: 0 });
         let few = DecodeLimits { pixels: 9, memory: 99, ..limits };
         assert_eq!(few.of_file(1 << 30), few.of_pixels());
+    }
+
+    #[test]
+    fn a_progressive_jpeg_of_50_megapixels_needs_three_megabytes() {
+        let limits = DecodeLimits::default();
+        assert_eq!(limits.of_jpeg(1_900_000), limits.of_file(1_900_000));
+        assert!(limits.of_jpeg(3_000_000).take("JPEG", 12 * 50_000_000).is_ok());
+        assert_eq!(limits.of_jpeg(5_000_000).memory, 768 << 20);
+        assert_eq!(limits.of_jpeg(50_000_000), limits.of_file(50_000_000));
+        let few = DecodeLimits { memory: 99, ..limits };
+        assert_eq!(few.of_jpeg(5_000_000).memory, 99);
     }
 
     #[test]

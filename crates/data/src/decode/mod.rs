@@ -159,7 +159,10 @@ impl Decoder {
         image: &mut Image,
     ) -> Result<Reduction, DecodeError> {
         let Self { limits, channels: want, scratch, .. } = self;
-        let bounds = &limits.of_file(bytes.len());
+        let bounds = &match format {
+            Format::Jpeg => limits.of_jpeg(bytes.len()),
+            _ => limits.of_file(bytes.len()),
+        };
         let whole = |()| Reduction::None;
         let decoded = catch_unwind(AssertUnwindSafe(|| {
             if let Format::Other(_, image::ImageFormat::Tiff) = format {

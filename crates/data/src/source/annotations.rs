@@ -4,6 +4,7 @@
 use super::OpenError;
 use super::parts::HELD_OUT;
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use text::{excerpt, unescape_name};
 
@@ -20,6 +21,15 @@ pub(super) fn read(path: &Path) -> Result<HashMap<Vec<u8>, String>, OpenError> {
     let text = ::files::read_text_bounded(path, MOST_BYTES)
         .map_err(|source| OpenError::Io { path: path.to_path_buf(), source })?;
     parse(&text).map_err(|problem| OpenError::Format { path: path.to_path_buf(), problem })
+}
+
+/// Whether a file could be read and is something else: no classes behind TABs, no text, or far too much of it.
+pub(super) fn is_of_another_form(error: &OpenError) -> bool {
+    match error {
+        OpenError::Format { .. } => true,
+        OpenError::Io { source, .. } => matches!(source.kind(), ErrorKind::InvalidData | ErrorKind::FileTooLarge),
+        _ => false,
+    }
 }
 
 fn parse(text: &str) -> Result<HashMap<Vec<u8>, String>, String> {

@@ -11,6 +11,9 @@ use text::count;
 pub(super) struct BothSplits {
     train: Arc<dyn Source>,
     test: Arc<dyn Source>,
+    /// Whether the labels of both count in one list of classes: comparing two lists for each image would cost more than
+    /// reading it.
+    shares_classes: bool,
     /// What the user asked for.
     spec: String,
     remarks: Vec<String>,
@@ -20,10 +23,11 @@ impl BothSplits {
     pub(super) fn new(spec: &str, train: Arc<dyn Source>, test: Arc<dyn Source>) -> Self {
         let mut remarks: Vec<String> = train.remarks().to_vec();
         remarks.extend(test.remarks().iter().filter(|remark| !train.remarks().contains(remark)).cloned());
-        if !test.class_names().is_empty() && test.class_names() != train.class_names() {
+        let shares_classes = test.class_names() == train.class_names();
+        if !test.class_names().is_empty() && !shares_classes {
             remarks.push("the held-out images have no labels here: their classes are not those of training".to_owned());
         }
-        Self { train, test, spec: text::escape_name(spec.as_bytes()).into_owned(), remarks }
+        Self { train, test, shares_classes, spec: text::escape_name(spec.as_bytes()).into_owned(), remarks }
     }
 
     /// The source that holds an image, its number there, and the name of the split.
@@ -51,7 +55,7 @@ impl Source for BothSplits {
     fn label(&self, index: usize) -> Option<u32> {
         let (source, number, _) = self.place(index);
         // Labels count in the list of classes of the training images alone.
-        source.label(number).filter(|_| source.class_names() == self.train.class_names())
+        source.label(number).filter(|_| index < self.train.len() || self.shares_classes)
     }
 
     fn class_names(&self) -> &[String] {

@@ -12,7 +12,7 @@ use super::checksums::BlockSums;
 use super::gzip;
 use super::ranges::{Content, RangeSource};
 use super::shelf::Guard;
-use super::stamp::{Stamp, slot, stamps, version};
+use super::stamp::{Stamp, look, slot, stamps, version};
 use super::unpacking::{self, Unpacking};
 use super::{OpenError, Source, Table};
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ use text::shown;
 pub(super) use ::files::CACHE_VARIABLE as VARIABLE;
 
 /// Magic bytes of an entry; the number is the version of its format.
-const SIGNATURE: &[u8] = b"dino-vmf index 3\n";
+const SIGNATURE: &[u8] = b"dino-vmf index 4\n";
 
 /// What entries of every version start with.
 const FAMILY: &[u8] = b"dino-vmf index ";
@@ -118,24 +118,34 @@ impl Cache {
         plain: impl FnOnce() -> Result<Vec<Plain>, OpenError>,
         build: impl FnOnce(&[Plain], &mut Unpacking) -> Result<[Table; N], OpenError>,
     ) -> Result<[Table; N], OpenError> {
-        let stamps = stamps(files, names)?;
-        let plain = plain()?;
-        let slot = slot(kind, &stamps);
+        let looks = look(files, names)?;
+        let slot = slot(kind, &looks);
         let path = self.root.join(format!("{slot}.index"));
+        let found = read_entry(&path);
+        let stamps = stamps(&looks, found.as_ref().map_or(&[], |entry| &entry.stamps))?;
+        let plain = plain()?;
+        // Unpacking may have taken hours, in which what was unpacked first was replaced.
+        let check = || {
+            if self::stamps(&look(files, names)?, &stamps)? == stamps {
+                return Ok(());
+            }
+            let path = files.first().cloned().unwrap_or_default();
+            let problem = "changed while it was read. Start again when it is complete".to_owned();
+            Err(OpenError::Format { path, problem })
+        };
         let mut unpacking = Unpacking::new(self.root.clone(), format!("{slot}-{}", version(kind, &stamps)), slot);
-        let kept = load(&path, kind, &stamps, &plain, &unpacking);
+        let kept = load(&path, found, kind, &stamps, &plain, &unpacking);
         let was_damaged = matches!(kept, Kept::Damaged);
         if let Kept::Tables(tables) = kept
             && let Ok(tables) = tables.try_into()
         {
+            if plain.iter().any(|plain| plain.sums.is_some()) {
+                check()?;
+            }
             return Ok(tables);
         }
         let mut tables = build(&plain, &mut unpacking)?;
-        if self::stamps(files, names)? != stamps {
-            let path = files.first().cloned().unwrap_or_default();
-            let problem = "changed while it was read. Start again when it is complete".to_owned();
-            return Err(OpenError::Format { path, problem });
-        }
+        check()?;
         let given = plain.iter().map(|plain| plain.path.clone()).zip((0..).map(Place::Given));
         let known: HashMap<PathBuf, Place> = given.chain(unpacking.paths().zip((0..).map(Place::Unpacked))).collect();
         let places = |table: &Table| table.files.iter().map(|file| known.get(file).copied()).collect();
@@ -188,14 +198,28 @@ fn file_name(path: &Path) -> String {
     text::escape_name(path.file_name().unwrap_or_default().as_encoded_bytes()).into_owned()
 }
 
-/// What the entry at `path` holds, if it is intact and valid for these files.
-fn load(path: &Path, kind: &str, stamps: &[Stamp], files: &[Plain], unpacking: &Unpacking) -> Kept {
-    let Ok(bytes) = ::files::read_bounded(path, INDEX_BYTES) else { return Kept::Nothing };
-    let Some(entry) = entry(&bytes) else {
+/// The entry at `path`. What stands in the place of one says whether it was damaged.
+fn read_entry(path: &Path) -> Result<Entry<'static>, Kept> {
+    let bytes = ::files::read_bounded(path, INDEX_BYTES).map_err(|_| Kept::Nothing)?;
+    entry(&bytes).ok_or_else(|| {
         let is_of_another_version = bytes.starts_with(FAMILY) && !bytes.starts_with(SIGNATURE);
-        return if is_of_another_version { Kept::Nothing } else { Kept::Damaged };
+        if is_of_another_version { Kept::Nothing } else { Kept::Damaged }
+    })
+}
+
+/// What the entry that was found at `path` holds, if it is intact and valid for these files.
+fn load(
+    path: &Path,
+    found: Result<Entry, Kept>,
+    kind: &str,
+    stamps: &[Stamp],
+    files: &[Plain],
+    unpacking: &Unpacking,
+) -> Kept {
+    let entry = match found {
+        Ok(entry) => entry,
+        Err(kept) => return kept,
     };
-    drop(bytes);
     if entry.kind != kind || *entry.stamps != *stamps {
         return Kept::Nothing;
     }
@@ -336,6 +360,25 @@ mod tests {
             Ok(table(files.to_vec(), ""))
         };
         let error = fixture.cache.table("test 1", &files, build).unwrap_err().to_string();
+        assert!(error.contains("changed while it was read"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_changes_while_it_is_unpacked_is_an_error_though_its_index_was_kept() {
+        let fixture = Fixture::new("unpacked");
+        let (files, names) = ([fixture.file.clone()], ["data".to_owned()]);
+        let plain = || Ok(vec![Plain { path: fixture.file.clone(), sums: Some(Arc::default()) }]);
+        let build = |_: &[Plain], _: &mut Unpacking| Ok([table(files.to_vec(), "")]);
+        fixture.cache.tables("test 1", &files, &names, plain, build).unwrap();
+        fixture
+            .cache
+            .tables("test 1", &files, &names, plain, |_, _| unreachable!("it is kept"))
+            .unwrap_or_else(|error: OpenError| -> [Table; 1] { panic!("{error}") });
+        let changing = || {
+            fs::write(&fixture.file, b"9876543210").unwrap();
+            plain()
+        };
+        let error = fixture.cache.tables("test 1", &files, &names, changing, build).unwrap_err().to_string();
         assert!(error.contains("changed while it was read"), "{error}");
     }
 

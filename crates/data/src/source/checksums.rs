@@ -82,10 +82,14 @@ impl<W: Write> Write for SummingWriter<W> {
 #[error("what the cache holds of it is damaged")]
 pub(super) struct Damaged;
 
-/// True for the error of a damaged block, and for a file of the cache that is gone or too short.
+/// True for the error of a damaged block, and for a file of the cache that is gone or too short. One that another machine
+/// has removed from a network file system is a stale handle.
 pub(super) fn is_damage(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Damaged>())
-        || matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
+        || matches!(
+            error.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof | io::ErrorKind::StaleNetworkFileHandle
+        )
 }
 
 /// A file's checksums, and which blocks have been verified.
@@ -178,6 +182,14 @@ impl Seek for VerifiedReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_stale_handle_is_a_file_that_is_gone() {
+        const ESTALE: i32 = 116;
+        assert!(is_damage(&io::Error::from_raw_os_error(ESTALE)));
+        assert!(!is_damage(&io::ErrorKind::PermissionDenied.into()));
+    }
 
     #[test]
     fn every_damaged_byte_is_seen_by_whoever_reads_its_block_and_by_nobody_else() {

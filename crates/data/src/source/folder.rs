@@ -122,13 +122,11 @@ fn classes(
     let label = |name: &OsStr| classes.binary_search_by(|class| class.as_os_str().cmp(name)).ok().map(|i| i as u32);
     let class_names = || classes.iter().map(|name| shown_name(name)).collect();
     if let Some(file) = annotations::find(root).filter(|_| root != train) {
-        return Ok(match annotated(&file, index, label)? {
-            Ok(labels) => (class_names(), Labels::Images(labels)),
-            Err(problem) => {
-                remarks.push(format!("these held-out images have no labels: {problem}"));
-                return none;
-            }
-        });
+        match annotated(&file, index, label)? {
+            Ok(labels) => return Ok((class_names(), Labels::Images(labels))),
+            // A file of another form that happens to be called so: the folders decide, as if it were not there.
+            Err(problem) => remarks.push(format!("not used as classes of the held-out images: {problem}")),
+        }
     }
     let mut labels = Vec::with_capacity(index.folders.len());
     for folder in &index.folders {
@@ -153,7 +151,11 @@ fn annotated(
     index: &Index,
     label: impl Fn(&OsStr) -> Option<u32>,
 ) -> Result<Result<Vec<u32>, String>, OpenError> {
-    let classes = annotations::read(file)?;
+    let classes = match annotations::read(file) {
+        Ok(classes) => classes,
+        Err(error) if annotations::is_of_another_form(&error) => return Ok(Err(error.to_string())),
+        Err(error) => return Err(error),
+    };
     let mut labels = Vec::with_capacity(index.entries.len());
     for entry in &index.entries {
         let name = escape_name(entry.name.as_encoded_bytes());

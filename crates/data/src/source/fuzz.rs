@@ -2,7 +2,8 @@
 //! without taking much more memory than they have.
 
 use super::{SyntheticSettings, annotations, cache, cifar, gzip, idx, list, parquet, pattern, tar};
-use crate::decode::{self, DecodeLimits};
+use crate::Image;
+use crate::decode::{DecodeLimits, Decoder};
 use std::io;
 
 /// A tar archive, as it is and with the checksums of headers put right, which chance would hardly ever do.
@@ -53,17 +54,57 @@ pub fn gzip(bytes: &[u8]) {
     _ = io::copy(&mut gzip::Gunzip::new(bytes), &mut io::sink());
 }
 
-/// An image file.
+/// Numbers of channels that networks ask for: each takes other ways through the decoders.
+const CHANNELS: [usize; 3] = [3, 1, 4];
+
+/// An image file, to every number of channels. An image of 67 megapixels is allowed and would leave a fuzzer with one
+/// input a second; that memory stays bounded up to there is what the tests of hostile files are for.
 pub fn image(bytes: &[u8]) {
-    _ = decode::decode(bytes, &DecodeLimits { pixels: 1 << 20, memory: 64 << 20, file_bytes: 5 << 20 });
+    let limits = DecodeLimits { pixels: 1 << 20, memory: 64 << 20, file_bytes: 5 << 20 };
+    for channels in CHANNELS {
+        _ = Decoder::new(limits, channels).decode(bytes, &mut Image::black(1, 1, channels));
+    }
 }
 
 /// An image file of one format: the bytes with its signature in front, which chance would hardly ever keep.
-pub fn image_of(signature: &[u8], bytes: &[u8]) {
+fn image_of(signature: &[u8], bytes: &[u8]) {
     let mut signed = bytes.to_vec();
     signed.resize(signed.len().max(signature.len()), 0);
     signed[..signature.len()].copy_from_slice(signature);
     image(&signed);
+}
+
+/// A JPEG file.
+pub fn jpeg(bytes: &[u8]) {
+    image_of(&[0xff, 0xd8, 0xff], bytes);
+}
+
+/// A PNG file.
+pub fn png(bytes: &[u8]) {
+    image_of(b"\x89PNG\r\n\x1a\n", bytes);
+}
+
+/// A WebP file. The length between the two parts of the signature is the fuzzer's own.
+pub fn webp(bytes: &[u8]) {
+    let mut signature = *b"RIFF\0\0\0\0WEBPVP8";
+    signature[4..8].iter_mut().zip(bytes.iter().skip(4)).for_each(|(to, from)| *to = *from);
+    image_of(&signature, bytes);
+}
+
+/// A GIF file.
+pub fn gif(bytes: &[u8]) {
+    image_of(b"GIF89a", bytes);
+}
+
+/// A BMP file.
+pub fn bmp(bytes: &[u8]) {
+    image_of(b"BM", bytes);
+}
+
+/// A TIFF file, in the byte order that its first byte says.
+pub fn tiff(bytes: &[u8]) {
+    let is_big_endian = bytes.first().is_some_and(|first| first & 1 == 1);
+    image_of(if is_big_endian { b"MM\0*" } else { b"II*\0" }, bytes);
 }
 
 /// The settings of made-up images.

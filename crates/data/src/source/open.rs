@@ -155,6 +155,12 @@ fn images_or_lists(root: &Path, split: Split) -> Result<Arc<dyn Source>, OpenErr
         // A text that happens to be called so, among images.
         Err(error) => match FolderSource::open(root, split) {
             Ok(folder) => Ok(Arc::new(folder.with_remark(format!("not used as a list of images: {error}")))),
+            // The images have no held-out part, which is not the text's fault, unless it is what training would use.
+            Err(none @ OpenError::NoTestSplit { .. })
+                if lists.open(Split::Train).is_err() && FolderSource::open(root, Split::Train).is_ok() =>
+            {
+                Err(none)
+            }
             Err(_) => Err(error),
         },
     }
@@ -187,7 +193,7 @@ fn table_or_again(found: &FoundFiles, split: Split, cache: &Cache) -> Result<Tab
     loop {
         match table(found, split, cache) {
             Err(OpenError::DamagedEntry { path }) if remarks.len() < found.train.len() + found.test.len() => {
-                fs::remove_file(&path).map_err(|source| OpenError::Io { path: path.clone(), source })?;
+                ::files::remove_if_there(&path).map_err(|source| OpenError::Io { path: path.clone(), source })?;
                 remarks.push(format!("{} in the cache was damaged, and was made again", shown(&path)));
             }
             Ok(mut table) => {

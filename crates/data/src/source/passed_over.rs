@@ -27,10 +27,13 @@ const KINDS: [(&str, &[&str]); 19] = [
     ("PCX", &["pcx"]),
 ];
 
-/// How to make images of what was passed over. `avifdec` and `heif-convert` come with libavif and libheif.
-const HEIC: &str = "for f in *.heic; do heif-convert \"$f\" \"${f%.*}.jpg\"; done";
-const HEIC_ON_MAC: &str = "sips -s format jpeg *.heic --out .";
-const AVIF: &str = "for f in *.avif; do avifdec \"$f\" \"${f%.*}.png\"; done";
+/// How to make images of what was passed over. Cameras write `IMG_0001.HEIC`, so that the commands take either case, and
+/// a pattern that finds nothing is passed over. `avifdec` and `heif-convert` come with libavif and libheif.
+const HEIC: &str =
+    "for f in *.[hH][eE][iI][cCfF] *.[hH][iI][fF]; do [ -e \"$f\" ] && heif-convert \"$f\" \"${f%.*}.jpg\"; done";
+const HEIC_ON_MAC: &str =
+    "for f in *.[hH][eE][iI][cCfF] *.[hH][iI][fF]; do [ -e \"$f\" ] && sips -s format jpeg \"$f\" --out .; done";
+const AVIF: &str = "for f in *.[aA][vV][iI][fF]; do avifdec \"$f\" \"${f%.*}.png\"; done";
 const OTHERS: &str = "magick mogrify -format png FILES";
 
 /// How many images of each kind were passed over, and the first of them.
@@ -94,6 +97,9 @@ mod tests {
         let remark = passed.remark().unwrap();
         assert!(remark.starts_with("passed over: 2 HEIC, 1 AVIF, 1 PPM, the first: a.ppm."), "{remark}");
         assert!(remark.contains("heif-convert") && remark.contains("avifdec") && remark.contains("magick"), "{remark}");
+        for pattern in ["*.[hH][eE][iI][cCfF] *.[hH][iI][fF]", "*.[aA][vV][iI][fF]"] {
+            assert!(remark.contains(pattern), "cameras write IMG_0001.HEIC: {remark}");
+        }
         assert_eq!(PassedOver::default().remark(), None);
     }
 

@@ -2,7 +2,8 @@
 
 use super::OpenError;
 use std::collections::{BTreeSet, HashSet};
-use std::fs;
+use std::fs::{self, ReadDir};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use text::{escape_name, excerpt};
 
@@ -172,9 +173,7 @@ fn glob(pattern: &str) -> Result<Vec<PathBuf>, OpenError> {
             continue;
         }
         for folder in found {
-            let folder_read = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
-            let Ok(entries) = fs::read_dir(folder_read) else { continue };
-            for entry in entries {
+            for entry in entries(&folder)?.into_iter().flatten() {
                 let name = entry.map_err(|source| OpenError::Io { path: folder.clone(), source })?.file_name();
                 let hidden = name.as_encoded_bytes().starts_with(b".") && !wild.starts_with('.');
                 if !hidden && matches(wild.as_bytes(), name.as_encoded_bytes()) {
@@ -210,12 +209,12 @@ fn folders_below(roots: Vec<PathBuf>, pattern: &str) -> Result<Vec<PathBuf>, Ope
     let mut plain: BTreeSet<PathBuf> = roots.into_iter().collect();
     let mut links: BTreeSet<PathBuf> = BTreeSet::new();
     while let Some(folder) = plain.pop_first().or_else(|| links.pop_first()) {
-        let readable = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
-        let Ok(real) = fs::canonicalize(readable) else { continue };
-        if !real.is_dir() || !seen.insert(real) {
+        let Some(entries) = entries(&folder)? else { continue };
+        let real = fs::canonicalize(readable(&folder));
+        if !seen.insert(real.map_err(|source| OpenError::Io { path: folder.clone(), source })?) {
             continue;
         }
-        for entry in fs::read_dir(readable).into_iter().flatten() {
+        for entry in entries {
             let entry = entry.map_err(|source| OpenError::Io { path: folder.clone(), source })?;
             let name = entry.file_name();
             if name.as_encoded_bytes().starts_with(b".") {
@@ -239,8 +238,7 @@ fn folders_below(roots: Vec<PathBuf>, pattern: &str) -> Result<Vec<PathBuf>, Ope
 fn files_in(folders: &[PathBuf], pattern: &str) -> Result<Vec<PathBuf>, OpenError> {
     let mut found = Vec::new();
     for folder in folders {
-        let readable = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        for entry in fs::read_dir(readable).into_iter().flatten() {
+        for entry in entries(folder)?.into_iter().flatten() {
             let name = entry.map_err(|source| OpenError::Io { path: folder.clone(), source })?.file_name();
             if !name.as_encoded_bytes().starts_with(b".") {
                 found.push(folder.join(name));
@@ -251,6 +249,21 @@ fn files_in(folders: &[PathBuf], pattern: &str) -> Result<Vec<PathBuf>, OpenErro
         }
     }
     Ok(found)
+}
+
+/// What a folder holds; none where there is no such folder. One that cannot be read is an error: to pass over it would be
+/// to train on less than was asked for, without a word.
+fn entries(folder: &Path) -> Result<Option<ReadDir>, OpenError> {
+    match fs::read_dir(readable(folder)) {
+        Ok(entries) => Ok(Some(entries)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(source) => Err(OpenError::Io { path: folder.to_path_buf(), source }),
+    }
+}
+
+/// The path to read a folder by: the beginning of a relative pattern is the current folder.
+fn readable(folder: &Path) -> &Path {
+    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
 }
 
 /// Whether a name matches a pattern of `*` and `?`. Steps back to the last star only, so that time is bounded by the
@@ -379,6 +392,23 @@ mod tests {
         for (found, expected) in results {
             assert_eq!(found, expected);
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_that_cannot_be_read_is_an_error() {
+        let root = std::env::temp_dir().join(format!("data-unreadable-{}", std::process::id()));
+        fs::create_dir_all(&root).unwrap();
+        // A link to itself: unlike rights, it stops every user.
+        std::os::unix::fs::symlink(root.join("loop"), root.join("loop")).unwrap();
+        let expanded = ["loop/**/*.tar", "loop/*.tar", "loop/**", "gone/**/*.tar"]
+            .map(|pattern| expand(root.join(pattern).to_str().unwrap()));
+        fs::remove_dir_all(&root).unwrap();
+        let [below, beside, files, gone] = expanded;
+        for error in [below, beside, files].map(Result::unwrap_err) {
+            assert!(matches!(&error, OpenError::Io { path, .. } if path.ends_with("loop")), "{error}");
+        }
+        assert!(gone.unwrap_err().to_string().contains("no file has such a name"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use text::shown;
 
@@ -21,6 +22,15 @@ pub(super) enum Guard {
     Given(Identity),
     /// A file of the cache, with its checksums.
     Unpacked(Arc<BlockSums>),
+}
+
+impl Guard {
+    fn inode(&self) -> u64 {
+        match self {
+            Guard::Given(identity) => identity.inode(),
+            Guard::Unpacked(_) => 0,
+        }
+    }
 }
 
 /// Makes the table of a source again, from the user's files.
@@ -44,6 +54,8 @@ struct Files {
     /// The first files, kept open once they have been read from: that these are removed or replaced does not disturb a
     /// run. The others are opened each time, because a process may hold only so many.
     open: Vec<OnceLock<File>>,
+    /// By file, the inode under which its content was accepted; at first the one it was indexed with.
+    accepted: Vec<AtomicU64>,
 }
 
 impl Shelf {
@@ -98,20 +110,35 @@ impl Shelf {
         let path = &files.paths[range.file as usize];
         let failed = |why: String| io::Error::other(format!("{} in the cache is damaged, {why}", shown(path)));
         let Some(remake) = &self.remake else { return Err(failed("and cannot be made again".to_owned())) };
-        if !remade.insert(path.clone()) {
+        if remade.contains(path) {
             return Err(failed("for the second time. Is the disk failing? Check it, or use another".to_owned()));
         }
         // Where it cannot be removed, making it again says why.
         _ = fs::remove_file(path);
         let new = remake().map_err(|error| failed(format!("and cannot be made again: {error}")))?;
-        if (&new.ranges, &new.names, &new.labels) != (&table.ranges, &table.names, &table.labels) {
+        // Names and places alone prove little: another archive of the same layout has the same.
+        let is_same = (&new.ranges, &new.names, &new.labels) == (&table.ranges, &table.names, &table.labels);
+        if !is_same || !have_same_content(&new.guards, &files.guards) {
             return Err(failed("and the data it was made from has changed. Start again".to_owned()));
         }
         self.put(Files::new(&new));
+        // Only now: what failed for another reason, such as a full disk, may be tried again.
+        remade.insert(path.clone());
         let said = format!("{} in the cache was damaged, and was made again", shown(path));
         self.news.lock().unwrap_or_else(PoisonError::into_inner).push(said);
         Ok(())
     }
+}
+
+/// Whether what was unpacked now is what was unpacked then. Files of the user are held to what they were when they are
+/// read.
+fn have_same_content(now: &[Guard], then: &[Guard]) -> bool {
+    let is_same = |pair: (&Guard, &Guard)| match pair {
+        (Guard::Unpacked(now), Guard::Unpacked(then)) => now == then,
+        (Guard::Given(_), Guard::Given(_)) => true,
+        _ => false,
+    };
+    now.len() == then.len() && now.iter().zip(then).all(is_same)
 }
 
 impl Files {
@@ -131,7 +158,8 @@ impl Files {
         };
         let verified = guards.iter().map(verified).collect();
         let open = paths.iter().take(KEPT_OPEN).map(|_| OnceLock::new()).collect();
-        Self { paths, guards, verified, open }
+        let accepted = guards.iter().map(Guard::inode).map(AtomicU64::new).collect();
+        Self { paths, guards, verified, open, accepted }
     }
 
     fn is_unpacked(&self, range: &Range) -> bool {
@@ -155,8 +183,8 @@ impl Files {
             return verified.read(file, range.offset, range.bytes, bytes);
         }
         let about = file.metadata()?;
-        if let Some(Guard::Given(identity)) = self.guards.get(number)
-            && !identity.is_still(file, &about)?
+        if let (Some(Guard::Given(identity)), Some(accepted)) = (self.guards.get(number), self.accepted.get(number))
+            && !identity.is_still(file, &about, accepted)?
         {
             let problem = format!("{} has changed since it was indexed. Start again", shown(&self.paths[number]));
             return Err(io::Error::new(io::ErrorKind::InvalidData, problem));

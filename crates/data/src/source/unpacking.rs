@@ -6,6 +6,7 @@
 
 use super::OpenError;
 use super::checksums::{BlockSums, SummingWriter};
+use super::stamp::FAMILY_DIGITS;
 use ::files::{create_unfinished, finished_name, remove_if_abandoned};
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -14,6 +15,9 @@ use std::time::Duration;
 
 /// Entries that were not used for so long are removed.
 const UNUSED: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// The same, for entries of another file under a path that has a new one.
+const SUPERSEDED: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Large writes: an unpacked data set is many gigabytes.
 const BUFFER: usize = 1 << 20;
@@ -92,14 +96,21 @@ impl Unpacking {
         Ok(std::mem::take(&mut self.complete).into_iter().map(|(_locked, sums)| sums).collect())
     }
 
-    /// Removes files that were unpacked from earlier versions of the same data.
+    /// Removes files that were unpacked from earlier versions of the same data. What another file under the same path was
+    /// unpacked to may be in use on another machine, and stays until nobody has used it for [`SUPERSEDED`].
     pub(super) fn remove_older(&self) {
-        let is_older = |name: &str| {
-            let ours = name.strip_prefix(&self.slot).is_some_and(|rest| rest.starts_with('-'));
-            ours && name.ends_with(".data") && !name.starts_with(&self.stem)
-        };
+        let family = &self.slot[..self.slot.len().min(FAMILY_DIGITS)];
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            if entry.file_name().to_str().is_some_and(is_older) {
+            let name = entry.file_name();
+            let Some((name, (slot, ending))) = name.to_str().and_then(|name| Some((name, cache_name(name)?))) else {
+                continue;
+            };
+            let is_older = if slot == self.slot {
+                ending == "data" && !name.starts_with(&self.stem)
+            } else {
+                slot.starts_with(family) && ending != "tmp" && is_unused(&self.folder, slot, &entry.path(), SUPERSEDED)
+            };
+            if is_older {
                 _ = fs::remove_file(entry.path());
             }
         }
@@ -117,7 +128,6 @@ impl Drop for Unpacking {
 /// Removes leftovers of killed processes and entries that were not used for long. Files with other names are not
 /// touched: the folder may be shared with something else.
 pub(super) fn remove_unused(folder: &Path) {
-    let age = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok()?.elapsed().ok();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some((slot, ending)) = name.to_str().and_then(cache_name) else { continue };
@@ -126,12 +136,18 @@ pub(super) fn remove_unused(folder: &Path) {
             _ = remove_if_abandoned(&path);
             continue;
         }
-        // An index is touched at every use; the files that were unpacked for it are not.
-        let index = folder.join(format!("{slot}.index"));
-        if age(&path) > Some(UNUSED) && (!index.exists() || age(&index) > Some(UNUSED)) {
+        if is_unused(folder, slot, &path, UNUSED) {
             _ = fs::remove_file(path);
         }
     }
+}
+
+/// Whether a file of an entry was not used for so long. An index is touched at every use; the files that were unpacked
+/// for it are not.
+fn is_unused(folder: &Path, slot: &str, path: &Path, time: Duration) -> bool {
+    let age = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok()?.elapsed().ok();
+    let index = folder.join(format!("{slot}.index"));
+    age(path) > Some(time) && (!index.exists() || age(&index) > Some(time))
 }
 
 /// The slot and the extension of a cache file (`tmp` for an unfinished one); none for any other name.

@@ -46,10 +46,10 @@ pub(in super::super) fn in_folder(folder: &Path) -> Result<Option<SplitLists>, O
 
 impl SplitLists {
     /// The images of one split. The training list says what classes there are.
-    pub(in super::super) fn open(self, split: Split) -> Result<ListSource, OpenError> {
+    pub(in super::super) fn open(&self, split: Split) -> Result<ListSource, OpenError> {
         let mut source = ListSource::open(&self.train)?;
         if split == Split::Test {
-            let Some(test) = &self.test else { return Err(OpenError::NoTestSplit { path: self.folder }) };
+            let Some(test) = &self.test else { return Err(OpenError::NoTestSplit { path: self.folder.clone() }) };
             let held_out = ListSource::open(test)?;
             source = held_out.labelled_as(&source);
         }
