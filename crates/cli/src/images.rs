@@ -24,6 +24,11 @@ pub fn open(spec: &str, split: Split) -> Result<Arc<dyn Source>, OpenError> {
     Ok(with_remarks(data::open(spec, split, SYNTHETIC_SEED)?))
 }
 
+/// Whether the training images are no longer those that had this fingerprint. Those that cannot be listed any more are not.
+pub fn have_changed(spec: &str, fingerprint: u64) -> bool {
+    data::open(spec, Split::Train, SYNTHETIC_SEED).map_or(true, |source| source.fingerprint() != fingerprint)
+}
+
 /// Opens the images that `--split` asks for and prints the source's remarks.
 pub fn open_chosen(spec: &str, split: SplitArg) -> Result<Arc<dyn Source>, OpenError> {
     match split {

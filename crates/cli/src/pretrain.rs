@@ -89,6 +89,12 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     if terminal.turned() > 0 {
         output::note(&output::turned(terminal.turned()));
     }
+    if images::have_changed(&args.recipe.data, facts.fingerprint) {
+        output::note(
+            "warning: the images are no longer those that this run began with. What it has seen is a mixture, and the same \
+             command will not continue it",
+        );
+    }
     let stopped = |step: u64| {
         let (word, advice) = conclusion::of_a_stop(&trainer, &recipe)?;
         let (run, weights) = (text::shown(&out).to_string(), text::shown(&out.join(BACKBONE_FILE)).to_string());

@@ -208,6 +208,22 @@ fn a_finished_run_that_goes_on_has_no_result_until_it_ends_again() {
     fs::remove_file(run.with_extension("npy")).unwrap();
 }
 
+#[cfg(unix)]
+#[test]
+fn photographs_that_are_replaced_while_a_run_trains_are_told_of_at_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (photos, run) = (folder.path().join("photos"), folder.path().join("run"));
+    fs::create_dir(&photos).unwrap();
+    (0..24).for_each(|i| common::write_bmp(&photos.join(format!("{i}.bmp")), 16, i));
+    let more = ["--data", photos.to_str().unwrap(), "--epochs=400"];
+    let child = small_command(&run, &more).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("a checkpoint", || checkpoints(&run) > 0);
+    common::write_bmp(&photos.join("7.bmp"), 16, 99);
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    let said = finished(child).err;
+    assert!(said.contains("the images are no longer those that this run began with"), "{said}");
+}
+
 #[test]
 fn a_finished_run_without_its_checkpoints_is_still_finished() {
     let folder = tempfile::tempdir().unwrap();

@@ -170,6 +170,8 @@ fn links_are_followed_once_and_circles_end() {
     let source = open(folder.spec(), Split::Train, 0).unwrap();
     assert_eq!(names(&*source), ["a/1.bmp", "b/1.bmp", "b/linked.bmp", "c/far.bmp"]);
     assert_eq!(source.class_names(), ["a", "b", "c"]);
+    let remarks = source.remarks().join("\n");
+    assert!(remarks.contains("3 linked folder(s) left out that are listed already"), "{remarks}");
 }
 
 #[test]

@@ -70,6 +70,12 @@ impl FolderSource {
                 index.broken
             ));
         }
+        if let Some(first) = &index.first_repeated {
+            remarks.push(format!(
+                "{} linked folder(s) left out that are listed already by another path, the first: {first}",
+                index.repeated
+            ));
+        }
         let (class_names, labels) = classes(&root, &train, &index, &mut remarks)?;
         Ok(Self { root, index, class_names, labels, remarks, fingerprint: OnceLock::new() })
     }

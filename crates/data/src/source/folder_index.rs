@@ -42,6 +42,9 @@ pub(super) struct Index {
     /// Links that lead nowhere and would be images by their name, and the first of them.
     pub broken: usize,
     pub first_broken: Option<String>,
+    /// Links to folders that are listed already, and the first of them.
+    pub repeated: usize,
+    pub first_repeated: Option<String>,
     /// One that holds images itself, such as a parquet file.
     pub container: Option<PathBuf>,
 }
@@ -51,6 +54,7 @@ pub(super) fn list(root: &Path) -> Result<Index, OpenError> {
     let mut found = Vec::new();
     let (mut others, mut first_other, mut container) = (0, None, None);
     let (mut passed_over, mut broken, mut first_broken) = (PassedOver::default(), 0, None);
+    let (mut repeated, mut first_repeated) = (0, None);
     // Every real folder is read once, whatever links lead to it, which also ends every circle. Links wait until the
     // plain folders are done, so that an image goes by its plain path where it has one.
     let mut seen = HashSet::new();
@@ -60,6 +64,8 @@ pub(super) fn list(root: &Path) -> Result<Index, OpenError> {
         let path = root.join(&folder);
         let real = fs::canonicalize(&path).map_err(|source| OpenError::Io { path: path.clone(), source })?;
         if !seen.insert(real) {
+            repeated += 1;
+            first_repeated.get_or_insert_with(|| shown(&folder).into_owned());
             continue;
         }
         let mut names: Vec<Box<OsStr>> = Vec::new();
@@ -97,7 +103,18 @@ pub(super) fn list(root: &Path) -> Result<Index, OpenError> {
         return Err(OpenError::TooMany { path: root.to_path_buf(), count });
     }
     let (folders, entries) = (Vec::with_capacity(found.len()), Vec::with_capacity(count));
-    let mut index = Index { folders, entries, others, first_other, passed_over, broken, first_broken, container };
+    let mut index = Index {
+        folders,
+        entries,
+        others,
+        first_other,
+        passed_over,
+        broken,
+        first_broken,
+        repeated,
+        first_repeated,
+        container,
+    };
     for (folder, names) in found {
         let number = index.folders.len() as u32;
         index.folders.push(folder);
