@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::steers;
 
-/// A name as text. See the [module](self).
+/// A name as text, from which [`unescape_name`] gives the bytes back.
 ///
 /// ```
 /// let name = text::escape_name(b"a\n\xff.jpg");
