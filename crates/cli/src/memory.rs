@@ -3,6 +3,9 @@
 use std::fs;
 
 use ssl::memory::{MemoryNeed, estimate_on_cpu};
+use ssl::method;
+use ssl::recipe::Recipe;
+use ssl::setup::learner_options;
 use tensor::Device;
 use text::bytes;
 
@@ -69,11 +72,21 @@ pub fn check(device: &Device, need: &MemoryNeed<'_>) -> Result<(), CliError> {
     check_bytes(estimate_on_cpu(device, need)? as u64, SMALLER)
 }
 
-/// Why a training on the CPU cannot fit, without a word about what might not.
-pub fn refuse(device: &Device, need: &MemoryNeed<'_>) -> Result<(), CliError> {
-    let memory = HostMemory::read().filter(|_| !device.is_gpu());
-    let Some(memory) = memory else { return Ok(()) };
-    judge(estimate_on_cpu(device, need)? as u64, &memory, SMALLER).map(|_| ())
+/// The same for the training of a recipe.
+pub fn check_recipe(device: &Device, recipe: &Recipe) -> Result<(), CliError> {
+    if let Some(warning) = judge_recipe(device, recipe)? {
+        output::note(&warning);
+    }
+    Ok(())
+}
+
+/// An error for a training on the CPU that cannot fit, and a warning for one that may not.
+pub fn judge_recipe(device: &Device, recipe: &Recipe) -> Result<Option<String>, CliError> {
+    let Some(memory) = HostMemory::read().filter(|_| !device.is_gpu()) else { return Ok(None) };
+    let (options, method) = (learner_options(recipe)?, method::of(recipe));
+    let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
+    let need = MemoryNeed { options: &options, method: &*method, batch, drop_path, evaluated: None };
+    judge(estimate_on_cpu(device, &need)? as u64, &memory, SMALLER)
 }
 
 /// The same for any work: `smaller` are the options that make it so.

@@ -5,10 +5,8 @@ use std::process::ExitCode;
 
 use eval::{EvalError, ReadOptions};
 use serde_json::json;
-use ssl::memory::MemoryNeed;
 use ssl::pretraining::{self, Extras};
 use ssl::recipe::Recipe;
-use ssl::setup::learner_options;
 use ssl::{method, view_plan::ViewShape};
 use train::Outcome;
 use train::run::{BACKBONE_FILE, RunFolder, RunResult};
@@ -42,15 +40,8 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     let recipe = args.recipe.resolve(fitted, &facts)?;
     let method = method::of(&recipe);
     let read = ReadOptions { workers: workers(args)?, ..Default::default() };
-    let need = MemoryNeed {
-        options: &learner_options(&recipe)?,
-        method: &*method,
-        batch: recipe.batch_size(),
-        drop_path: recipe.drop_path(),
-        evaluated: None,
-    };
     // Before there is a folder that holds these settings.
-    memory::check(&device.device, &need)?;
+    memory::check_recipe(&device.device, &recipe)?;
     let out = named_out.unwrap_or_else(|| default_out(&args.recipe.data, &recipe));
     let folder = RunFolder::open(&out, &recipe)?;
 

@@ -6,11 +6,8 @@ use std::time::Duration;
 
 use data::Source;
 use ssl::learner::LearnError;
-use ssl::memory::MemoryNeed;
-use ssl::method;
 use ssl::pretraining::PretrainError;
 use ssl::recipe::{self, BudgetError, Facts, RawRecipe, Recipe};
-use ssl::setup::learner_options;
 use ssl::trial;
 use tensor::{Device, DeviceError};
 use train::run::{RunReader, is_run};
@@ -53,7 +50,7 @@ pub fn fit(
     // What does not fit into memory takes for ever, and something cheaper may not.
     let mut too_large = None;
     let speed = |recipe: &Recipe| {
-        if let Err(error) = refuse_by_memory(device, recipe) {
+        if let Err(error) = memory::judge_recipe(device, recipe) {
             too_large = Some(error);
             return Ok(f64::INFINITY);
         }
@@ -72,13 +69,6 @@ pub fn fit(
     };
     output::note(&fitted.summary);
     Ok(fitted.asked)
-}
-
-fn refuse_by_memory(device: &Device, recipe: &Recipe) -> Result<(), CliError> {
-    let options = learner_options(recipe)?;
-    let (method, batch, drop_path) = (method::of(recipe), recipe.batch_size(), recipe.drop_path());
-    let need = MemoryNeed { options: &options, method: &*method, batch, drop_path, evaluated: None };
-    memory::refuse(device, &need)
 }
 
 /// What to do about a run that takes days, by what fits into an hour.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use data::{Loader, Source};
+use data::Source;
 use tensor::Device;
-use train::feed::{Feed, can_finish};
+use train::feed::Feed;
 use train::{Position, TrainError, Trainable};
 
 use crate::learner::LearnError;
@@ -30,12 +30,9 @@ pub fn seconds_per_step(
     let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
     let need = MemoryNeed { options: &options, method: &*method, batch, drop_path, evaluated: None };
     plan_and_reserve(device, &need)?;
-    let mut config = loader_config(recipe);
-    config.finish = !can_finish(device, &config);
     // As many epochs as the most steps need.
     let epochs = MOST_STEPS.div_ceil(recipe.steps_per_epoch()) + 1;
-    let loader = Loader::start(source, config, 0, 0, epochs).map_err(TrainError::from)?;
-    let mut feed = Feed::new(loader, device).map_err(TrainError::from)?;
+    let mut feed = Feed::start(source, loader_config(recipe), device, (0, 0), epochs).map_err(TrainError::from)?;
     let mut trained = Pretraining::new(device, recipe, &*method)?;
     // Batches that were made ahead while the network was built cost nothing and say nothing.
     let mut taken = 0;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use data::loader::batches_per_epoch;
-use data::{Batch, Loader, LoaderConfig, LoaderError, Source};
+use data::{Batch, LoaderConfig, LoaderError, Source};
 use serde_json::json;
 use tensor::Device;
 
 use crate::error::{Kept, NotFinite, StepError, TrainError, TrainFailure};
-use crate::feed::{Fed, Feed, can_finish};
+use crate::feed::{Fed, Feed};
 use crate::pace::Pace;
 use crate::reduce::Reduce;
 use crate::run::{EventLog, MetricsLog, NOT_FINITE_FILE, Record, RunError, RunFolder};
@@ -267,11 +267,9 @@ impl<T: Trainable> Trainer<T> {
 
     /// Batches from the next step on.
     fn feed(&self, per_epoch: u64) -> Result<Feed, TrainFailure> {
-        let mut config = self.options.loader.clone();
-        config.finish = !can_finish(self.trained.device(), &config);
         let (epoch, position) = (self.position(per_epoch).epoch, (self.step % per_epoch.max(1)) as usize);
-        let loader = Loader::start(self.source.clone(), config, epoch, position, self.options.epochs)?;
-        Ok(Feed::new(loader, self.trained.device())?)
+        let (source, config) = (self.source.clone(), self.options.loader.clone());
+        Ok(Feed::start(source, config, self.trained.device(), (epoch, position), self.options.epochs)?)
     }
 
     /// Whether any process says so.

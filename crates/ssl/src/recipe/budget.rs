@@ -66,7 +66,7 @@ fn changes(short: usize) -> Vec<Change> {
 /// A recipe that fits.
 #[derive(Clone, Debug)]
 pub struct Fitted {
-    /// What is asked for now: what was asked for before, and what the time allows.
+    /// What was asked for, and what the time allows beside it.
     pub asked: RawRecipe,
     /// What was decided, for people.
     pub summary: String,

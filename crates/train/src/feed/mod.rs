@@ -3,17 +3,19 @@
 //! For a GPU a thread takes batches from the loader and starts their copies while the step before still computes. A CPU
 //! reads them where the loader put them.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use data::{Batch, Loader, LoaderError};
+use data::{Batch, Loader, LoaderConfig, LoaderError, Source};
 use tensor::ops::Pixels;
 use tensor::{Device, UploadedPixels};
 
 mod views;
 
-pub use views::{can_finish, upload};
+use views::can_finish;
+pub use views::upload;
 
 /// Batches that are sent ahead of the one in use.
 const AHEAD: usize = 1;
@@ -69,8 +71,17 @@ struct Sent {
 }
 
 impl Feed {
-    /// Takes batches from a loader, for networks on a device.
-    pub fn new(loader: Loader, device: &Device) -> Result<Self, LoaderError> {
+    /// Batches of a source for networks on a device, from batch `position` of `epoch` to the end of the epoch before
+    /// `end_epoch`. A GPU finishes the views that it can.
+    pub fn start(
+        source: Arc<dyn Source>,
+        mut config: LoaderConfig,
+        device: &Device,
+        (epoch, position): (u64, usize),
+        end_epoch: u64,
+    ) -> Result<Self, LoaderError> {
+        config.finish = !can_finish(device, &config);
+        let loader = Loader::start(source, config, epoch, position, end_epoch)?;
         if !device.is_gpu() {
             return Ok(Self::Loader(loader));
         }

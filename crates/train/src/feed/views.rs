@@ -8,7 +8,7 @@ use tensor::ops::{BoxBlur, ColorStep, PixelData, Pixels, ViewEdit};
 use tensor::{Device, UploadedPixels};
 
 /// Whether a device can finish all views of a loader.
-pub fn can_finish(device: &Device, config: &LoaderConfig) -> bool {
+pub(super) fn can_finish(device: &Device, config: &LoaderConfig) -> bool {
     let MultiCrop { global_size, local_size, local_crops, .. } = config.views;
     let can_edit = |size| device.can_edit(size, config.channels);
     can_edit(global_size) && (local_crops == 0 || can_edit(local_size))
