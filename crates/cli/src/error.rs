@@ -19,6 +19,17 @@ pub enum CliError {
     /// The recipe.
     #[error(transparent)]
     Recipe(#[from] ssl::recipe::RecipeError),
+    /// The file of a study.
+    #[error(transparent)]
+    Study(#[from] study::StudyError),
+    /// The folder of a study.
+    #[error("{}: {what}", text::shown(.path))]
+    StudyFolder {
+        /// The folder, or a file in it.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
     /// A recipe for a time.
     #[error(transparent)]
     Budget(#[from] ssl::recipe::BudgetError<ssl::pretraining::PretrainError>),

@@ -24,6 +24,7 @@ mod proc;
 mod progress;
 mod recipe;
 mod signals;
+mod study;
 mod terminal;
 mod time_budget;
 mod usage;
@@ -74,6 +75,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Features(args) => features::run(args)?,
         Command::Eval(EvalCommand::Knn(args)) => eval::knn(args)?,
         Command::Inspect(args) => inspect::run(args)?,
+        Command::Study(args) => return study::run(args),
         Command::Bench(BenchCommand::Step(args)) => bench::step::run(args)?,
         Command::Bench(BenchCommand::Data(args)) => bench::data::run(args)?,
         Command::Doctor(args) => doctor::run(args)?,

@@ -22,12 +22,15 @@ use crate::online_knn::{self, OnlineEvaluation, input_spec};
 use crate::outcome;
 use crate::output;
 use crate::progress::Console;
-use crate::signals::Stop;
+use crate::signals::{self, Stop};
 use crate::terminal::Terminal;
 use crate::time_budget;
 
 /// Trains, or goes on with what an earlier start of the same command began.
 pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
+    if let Some(parent) = args.stop_with {
+        signals::stop_with(parent)?;
+    }
     let asked = args.recipe.asked(args.device.thread_count()?)?;
     let device = args.device.choose_for_training(asked.residual_stream())?;
     let (train, facts) = args.recipe.open(&asked)?;
@@ -111,7 +114,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
 }
 
 /// The images whose features the online evaluation computes at once.
-fn evaluated_at_once(recipe: &Recipe, read: ReadOptions) -> ViewShape {
+pub fn evaluated_at_once(recipe: &Recipe, read: ReadOptions) -> ViewShape {
     let (height, width) = input_spec(recipe).size;
     ViewShape { count: read.batch_size, height, width, channels: recipe.channels() }
 }

@@ -35,7 +35,8 @@ impl RecipeArgs {
         Ok((train, asked.resolve(&facts)?))
     }
 
-    fn data(&self, asked: &RawRecipe, split: SplitArg) -> Result<(Arc<dyn Source>, Facts), CliError> {
+    /// The images of a split and what they are, but for their fingerprint.
+    pub fn data(&self, asked: &RawRecipe, split: SplitArg) -> Result<(Arc<dyn Source>, Facts), CliError> {
         let train = images::open_chosen(&self.data, split)?;
         let facts = images::facts(&*train, asked.channels(), asked.orientation())?;
         Ok((train, facts))

@@ -39,6 +39,25 @@ pub fn files_that_are_too_large_are_errors() -> Result<(), CliError> {
     registered.map(|_| ()).map_err(|source| CliError::Signals { source })
 }
 
+/// Asks this process to save and stop when the one that started it is gone, however that ended. Where the system cannot do
+/// that, it goes on by itself.
+pub fn stop_with(parent: u32) -> Result<(), CliError> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+        let failed = |error: rustix::io::Errno| CliError::Signals { source: error.into() };
+        set_parent_process_death_signal(Some(Signal::TERM)).map_err(failed)?;
+        // It may have gone before this was asked for.
+        if getppid().is_none_or(|now| now.as_raw_nonzero().get() as u32 != parent) {
+            let source = std::io::Error::other(format!("process {parent}, which started this one, is gone"));
+            return Err(CliError::Signals { source });
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = parent;
+    Ok(())
+}
+
 /// Whether somebody asked to stop.
 #[derive(Clone, Debug)]
 pub struct Stop {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The layers of the workspace, lowest first. A crate may depend on crates of lower layers, never on one of its own or
 /// a higher one; only the helpers, the lowest layer, may use each other. A crate that is listed need not exist yet.
-const LAYERS: [&[&str]; 8] = [
+const LAYERS: [&[&str]; 9] = [
     &["random", "files", "text", "simd"],
     &["vmf"],
     &["tensor"],
@@ -14,6 +14,7 @@ const LAYERS: [&[&str]; 8] = [
     &["train"],
     &["eval", "ssl"],
     &["report"],
+    &["study"],
     &["cli"],
 ];
 

@@ -49,38 +49,52 @@ pub struct MemoryNeed<'a> {
     pub evaluated: Option<ViewShape>,
 }
 
-/// Runs the steps of a run on a device that computes nothing, to learn how much memory they need, and takes that much.
-/// None for a CPU.
+/// How much memory a run would take on a GPU; none for a CPU.
+pub fn plan(device: &Device, need: &MemoryNeed<'_>) -> Result<Option<MemoryPlan>, LearnError> {
+    let Some((state, used)) = device.count_memory(|planner| rehearse(planner, need)) else { return Ok(None) };
+    let (tensors, images) = room(state?, used.peak_bytes, need);
+    Ok(Some(MemoryPlan { state: tensors.state, total: tensors.total + images }))
+}
+
+/// Plans the memory of a run that is to follow on this device, and takes that much. None for a CPU.
 pub fn plan_and_reserve(device: &Device, need: &MemoryNeed<'_>) -> Result<Option<MemoryPlan>, LearnError> {
+    let Some((state, used)) = device.plan(|planner| rehearse(planner, need)) else { return Ok(None) };
+    let (tensors, images) = room(state?, used.peak_bytes, need);
+    device.reserve(tensors.total, images)?;
+    Ok(Some(MemoryPlan { state: tensors.state, total: tensors.total + images }))
+}
+
+/// Bytes for tensors, and those for the images that are sent ahead.
+fn room(state: usize, peak: usize, need: &MemoryNeed<'_>) -> (MemoryPlan, usize) {
     let views = need.method.views().shapes(need.batch);
-    let planned = device.plan(|planner| {
-        let mut learner =
-            Learner::blank(planner, need.options, |layout, vit, device| need.method.build(layout, vit, device))?;
-        let state = planner.memory().live_bytes;
-        let normal = vec![1.0; views.iter().chain(&need.evaluated).map(|v| v.channels).max().unwrap_or(0)];
-        let images: Vec<Vec<u8>> = views.iter().map(|v| vec![0; v.bytes()]).collect();
-        let groups: Vec<Pixels<'_>> = views.iter().zip(&images).map(|(v, bytes)| pixels(v, bytes, &normal)).collect();
-        let values = StepValues { lr: 0.0, weight_decay: 0.0, momentum: 1.0, frozen: false };
-        let rows = need.method.views().seen_by(Viewer::Student).len() * need.batch;
-        let drop_path = DropPath::all_taken(need.drop_path, need.options.vit.depth, rows);
-        let keys = vec![0; need.batch];
-        // Twice: the copies of weights for matrix products are made in the first step.
-        for _ in 0..2 {
-            let input = StepInput { groups: &groups, keys: &keys, drop_path: Some(&drop_path) };
-            learner.step(&input, Position { step: 0, epoch: 0 }, &values)?;
-        }
-        // What the log says of features, and what an evaluation computes between the steps.
-        let logged = views.first().map(|group| ViewShape { count: group.count.min(RANK_ROWS), ..*group });
-        for shape in logged.into_iter().chain(need.evaluated) {
-            learner.teacher_features(&[pixels(&shape, &vec![0; shape.bytes()], &normal)])?;
-        }
-        Ok::<usize, LearnError>(state)
-    });
-    let Some((state, used)) = planned else { return Ok(None) };
     let of_batch: usize = views.iter().map(|v| UploadedPixels::room(v.bytes(), v.count)).sum();
-    let (state, tensors) = (state?, (MARGIN * used.peak_bytes as f64) as usize);
-    device.reserve(tensors, UPLOADED_AT_ONCE * of_batch)?;
-    Ok(Some(MemoryPlan { state, total: tensors + UPLOADED_AT_ONCE * of_batch }))
+    (MemoryPlan { state, total: (MARGIN * peak as f64) as usize }, UPLOADED_AT_ONCE * of_batch)
+}
+
+/// Takes the steps of a run on a device that computes nothing; the bytes of its weights, gradients and moments.
+fn rehearse(planner: &Device, need: &MemoryNeed<'_>) -> Result<usize, LearnError> {
+    let views = need.method.views().shapes(need.batch);
+    let mut learner =
+        Learner::blank(planner, need.options, |layout, vit, device| need.method.build(layout, vit, device))?;
+    let state = planner.memory().live_bytes;
+    let normal = vec![1.0; views.iter().chain(&need.evaluated).map(|v| v.channels).max().unwrap_or(0)];
+    let images: Vec<Vec<u8>> = views.iter().map(|v| vec![0; v.bytes()]).collect();
+    let groups: Vec<Pixels<'_>> = views.iter().zip(&images).map(|(v, bytes)| pixels(v, bytes, &normal)).collect();
+    let values = StepValues { lr: 0.0, weight_decay: 0.0, momentum: 1.0, frozen: false };
+    let rows = need.method.views().seen_by(Viewer::Student).len() * need.batch;
+    let drop_path = DropPath::all_taken(need.drop_path, need.options.vit.depth, rows);
+    let keys = vec![0; need.batch];
+    // Twice: the copies of weights for matrix products are made in the first step.
+    for _ in 0..2 {
+        let input = StepInput { groups: &groups, keys: &keys, drop_path: Some(&drop_path) };
+        learner.step(&input, Position { step: 0, epoch: 0 }, &values)?;
+    }
+    // What the log says of features, and what an evaluation computes between the steps.
+    let logged = views.first().map(|group| ViewShape { count: group.count.min(RANK_ROWS), ..*group });
+    for shape in logged.into_iter().chain(need.evaluated) {
+        learner.teacher_features(&[pixels(&shape, &vec![0; shape.bytes()], &normal)])?;
+    }
+    Ok(state)
 }
 
 fn pixels<'a>(shape: &ViewShape, bytes: &'a [u8], normal: &'a [f32]) -> Pixels<'a> {

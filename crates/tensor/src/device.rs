@@ -234,16 +234,24 @@ impl Device {
     }
 
     /// Runs a body on a device that computes nothing and counts the memory that the same work would take on this one; none
-    /// for a CPU, whose memory is not planned.
-    ///
-    /// Results of operations are zeros on the host. Afterwards the matrix products that were met are timed on this device,
-    /// which takes memory for their operands for a moment.
-    pub fn plan<R>(&self, body: impl FnOnce(&Device) -> R) -> Option<(R, DeviceUse)> {
+    /// for a CPU, whose memory is not planned. Results of operations are zeros on the host.
+    pub fn count_memory<R>(&self, body: impl FnOnce(&Device) -> R) -> Option<(R, DeviceUse)> {
         let planner = Device { inner: Arc::new(Inner::Cuda(Box::new(self.as_cuda()?.planner()))) };
         let done = body(&planner);
-        let used = planner.memory();
+        Some((done, planner.memory()))
+    }
+
+    /// The same for work that follows: the matrix products that were met are timed on this device, which takes memory for
+    /// their operands for a moment.
+    pub fn plan<R>(&self, body: impl FnOnce(&Device) -> R) -> Option<(R, DeviceUse)> {
+        let counted = self.count_memory(body)?;
         self.as_cuda()?.choose_planned_products();
-        Some((done, used))
+        Some(counted)
+    }
+
+    /// Bytes of a GPU's memory that nobody has taken; none for a CPU, or where the driver does not say.
+    pub fn free_memory(&self) -> Option<u64> {
+        self.as_cuda()?.free_memory()
     }
 
     /// Takes memory of a GPU at once, for the tensors to come and for the pixels of batches sent to it, so that work which

@@ -4,10 +4,12 @@
 mod bench;
 mod network;
 mod recipe;
+mod study;
 
 pub use bench::{BenchDataArgs, BenchStepArgs};
 pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, KnnArgs, NetworkArgs, PrecisionArg, SplitArg};
-pub use recipe::{PretrainArgs, RecipeArgs, ViewsArgs};
+pub use recipe::{PretrainArgs, RecipeArgs, RecipeFlags, ViewsArgs};
+pub use study::StudyArgs;
 
 use clap::{Args, Parser, Subcommand};
 use data::Orientation;
@@ -52,6 +54,9 @@ pub enum Command {
     /// Say what a weights file or a run holds
     #[command(allow_negative_numbers = true, after_help = network::INSPECT_EXAMPLES)]
     Inspect(InspectArgs),
+    /// Train a whole grid of recipes, data and seeds, and make a table of it
+    #[command(allow_negative_numbers = true, after_help = study::EXAMPLES)]
+    Study(StudyArgs),
     /// Measure how fast this machine is
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -149,6 +154,7 @@ mod tests {
             "bench data --data d --batch-size 8 --local-crops 6 --workers 2 --seconds 3 --json",
             "views --data d --out sheet.png --images 4 --epoch 2 --seed 3 --recipe r.toml --set a=b --split test --no-frames \
              --force",
+            "study s.toml --out o --data a=b --data c=d --at-once 3 --dry-run --json --device cpu --threads 2",
             "doctor",
         ] {
             let words = std::iter::once("dino-vmf").chain(line.split_whitespace());

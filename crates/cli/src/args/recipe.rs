@@ -27,6 +27,9 @@ pub struct PretrainArgs {
     /// Print the result as one JSON object
     #[arg(long, help_heading = PLAIN)]
     pub json: bool,
+    /// Save and stop when the process with this number ends, which has started this one: for `study`.
+    #[arg(long, hide = true, help_heading = PLAIN, value_name = "PID")]
+    pub stop_with: Option<u32>,
     /// Where to compute.
     #[command(flatten)]
     pub device: DeviceArgs,
@@ -59,7 +62,7 @@ pub struct RecipeArgs {
 }
 
 /// Flags that stand for a key of the recipe. They are read by the recipe's own rules, so they are texts here.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Recipe (what is not given is derived from the data)")]
 pub struct RecipeFlags {
     /// Training method: dino

@@ -146,6 +146,12 @@ impl Cuda {
         self.arena.reserve(bytes).map_err(|e| self.out_of_memory(&e))
     }
 
+    /// Bytes of the GPU's memory that nobody has taken.
+    pub(crate) fn free_memory(&self) -> Option<u64> {
+        self.bind();
+        result::mem_get_info().ok().map(|(free, _)| free as u64)
+    }
+
     fn out_of_memory(&self, e: &memory::Exhausted) -> DeviceError {
         let (free, total) = result::mem_get_info().unwrap_or((0, self.gpu.properties.total_bytes));
         DeviceError::OutOfMemory { wanted: e.wanted, held: e.held, free: free as u64, total: total as u64 }

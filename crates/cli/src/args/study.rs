@@ -1,0 +1,61 @@
+//! The flags of `study`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::DeviceArgs;
+
+/// `study`.
+#[derive(Debug, Args)]
+pub struct StudyArgs {
+    /// The study: TOML with data, recipes, seeds and a grid
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Folder for runs, logs and the table, made if it is not there [default: studies/NAME of the file]
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
+    /// Takes a data set of the study from another place; may be repeated
+    #[arg(long, value_name = "NAME=SRC")]
+    pub data: Vec<String>,
+    /// Runs at a time [default: 1 on a CPU, as many as the memory of a GPU holds, 8 at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub at_once: Option<u16>,
+    /// Only list the runs
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print the table as one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Where to compute.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+}
+
+/// Examples of `study`.
+pub const EXAMPLES: &str = "\
+Examples:
+  dino-vmf study recipes/studies/synthetic.toml
+      two recipes with three seeds on made-up images; needs nothing but this program
+  dino-vmf study mine.toml --data photos=/data/photos --dry-run
+      the runs that would be made, with another place for the data called photos
+
+A study is a file such as
+
+  seeds = [0, 1, 2]
+  [data]
+  photos = \"photos\"                 # name = what --data would be; a path is relative to this file
+  [data.cifar10]                    # or with keys, and a grid, of its own
+  source = \"cifar10\"
+  grid.epochs = [5, 20, 100]
+  [common]                          # keys of every run
+  local_crops = 6
+  [recipes.derived]                 # nothing but what is derived from the data
+  [recipes.slow]
+  momentum_teacher = 0.99           # also: file = \"recipe.toml\"
+  [grid]                            # every combination of these
+  arch = [\"vit_tiny\", \"vit_small\"]
+
+Every recipe is trained with every combination of the grid and every seed on every data set, each run in a folder of its own by
+`pretrain`. What is finished stays: the same command again makes what is missing, also after a crash or a kill. The folder has
+table.md, table.csv, runs.csv and figure.svg, made anew whenever a run ends.";

@@ -1,0 +1,145 @@
+//! The folder of a study: its runs, their logs, and the table.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use study::{StudyRun, Summary, cells_csv, figure, markdown, runs_csv};
+
+use crate::error::CliError;
+
+/// The copy of the study's file, by which the folder is known as one.
+const STUDY_FILE: &str = "study.toml";
+/// Held while a process works on the study.
+const LOCK: &str = ".lock";
+/// What a run printed is never larger.
+const MOST_BYTES: u64 = 1 << 20;
+/// Characters of an error that a table can bear.
+const MOST_OF_ERROR: usize = 300;
+
+/// A study's folder, taken by this process.
+#[derive(Debug)]
+pub struct StudyFolder {
+    root: PathBuf,
+    /// Closed with this, which gives the lock back.
+    _lock: File,
+}
+
+impl StudyFolder {
+    /// Opens or makes the folder. One that holds something else is left alone.
+    pub fn open(root: &Path, text: &str) -> Result<Self, CliError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |error: io::Error| CliError::StudyFolder { path, what: error.to_string() }
+        };
+        let wrong = |what: String| CliError::StudyFolder { path: root.to_owned(), what };
+        let copy = root.join(STUDY_FILE);
+        let is_empty = match fs::read_dir(root) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            Err(error) => return Err(failed(root)(error)),
+        };
+        if !is_empty && !copy.is_file() {
+            return Err(wrong("holds something else than a study; give another --out".to_owned()));
+        }
+        for folder in ["runs", "logs"].map(|name| root.join(name)) {
+            fs::create_dir_all(&folder).map_err(failed(&folder))?;
+        }
+        // The copy comes first: a folder with a lock alone would not be known again.
+        files::replace_with(&copy, text.as_bytes()).map_err(failed(&copy))?;
+        let path = root.join(LOCK);
+        let lock = File::options().create(true).write(true).truncate(false).open(&path).map_err(failed(&path))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { root: root.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(wrong("another process is at work on this study".to_owned())),
+            Err(TryLockError::Error(error)) => Err(failed(&path)(error)),
+        }
+    }
+
+    /// Where a run is.
+    pub fn run(&self, run: &StudyRun) -> PathBuf {
+        self.root.join("runs").join(&run.name)
+    }
+
+    /// What a run says of itself.
+    pub fn log(&self, run: &StudyRun) -> PathBuf {
+        self.root.join("logs").join(format!("{}.log", run.name))
+    }
+
+    fn printed_path(&self, run: &StudyRun) -> PathBuf {
+        self.root.join("logs").join(format!("{}.json", run.name))
+    }
+
+    /// Files for what a run prints, its result and everything else. What earlier starts said stays.
+    pub fn outputs(&self, run: &StudyRun, command: &str) -> io::Result<(File, File)> {
+        let mut log = File::options().create(true).append(true).open(self.log(run))?;
+        writeln!(log, "$ {command}")?;
+        Ok((File::create(self.printed_path(run))?, log))
+    }
+
+    /// The object that a run has printed as its result.
+    pub fn printed(&self, run: &StudyRun) -> Option<Value> {
+        let text = files::read_text_bounded(&self.printed_path(run), MOST_BYTES).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// The error that a run's last start ended with, on one line.
+    pub fn error(&self, run: &StudyRun) -> Option<String> {
+        let text = files::read_text_bounded(&self.log(run), MOST_BYTES).ok()?;
+        let since = text.rfind("\n$ ").map_or(0, |at| at + 1);
+        let (_, error) = text[since..].rsplit_once("\nerror: ")?;
+        Some(text::shortened(&error.split_whitespace().collect::<Vec<_>>().join(" "), MOST_OF_ERROR).into_owned())
+    }
+
+    /// Writes the table as it is now.
+    pub fn write(&self, summary: &Summary<'_>) -> Result<(), CliError> {
+        let texts = [
+            ("table.md", markdown(summary)),
+            ("table.csv", cells_csv(summary)),
+            ("runs.csv", runs_csv(summary)),
+            ("figure.svg", figure(summary)),
+        ];
+        for (name, text) in texts {
+            let path = self.root.join(name);
+            let failed = |error: io::Error| CliError::StudyFolder { path: path.clone(), what: error.to_string() };
+            files::replace_with(&path, text.as_bytes()).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_taken_by_one_and_never_from_somebody_else() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("photo.png"), "x").unwrap();
+        let message = StudyFolder::open(place.path(), "").unwrap_err().to_string();
+        assert!(message.contains("holds something else than a study"), "{message}");
+        let root = place.path().join("study");
+        let first = StudyFolder::open(&root, "seeds = [0]").unwrap();
+        let message = StudyFolder::open(&root, "").unwrap_err().to_string();
+        assert!(message.contains("another process"), "{message}");
+        drop(first);
+        StudyFolder::open(&root, "seeds = [0]").unwrap();
+    }
+
+    #[test]
+    fn the_error_of_a_run_is_that_of_its_last_start() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = StudyFolder::open(&place.path().join("s"), "").unwrap();
+        let run = StudyRun { name: "r".into(), cell: 0, seed: 0, source: "".into(), file: None, settings: vec![] };
+        assert_eq!(folder.error(&run), None);
+        fs::write(folder.log(&run), "$ a\nerror: first\n$ b\nnote\nerror: second:\n  more\n").unwrap();
+        assert_eq!(folder.error(&run).as_deref(), Some("second: more"));
+        fs::write(folder.log(&run), "$ a\nerror: first\n$ b\nall well\n").unwrap();
+        assert_eq!(folder.error(&run), None);
+        assert_eq!(folder.printed(&run), None);
+        _ = folder.outputs(&run, "x").unwrap();
+        fs::write(folder.printed_path(&run), "{\"steps\": 3}").unwrap();
+        assert_eq!(folder.printed(&run).unwrap()["steps"], 3);
+    }
+}

@@ -1,0 +1,202 @@
+//! `study`: a grid of recipes, data and seeds, each run by a `pretrain` of its own, and the table that comes of it.
+
+mod folder;
+mod work;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ::study::pool::{self, Room};
+use ::study::{Ended, Plan, RunOutcome, StudyFile, StudyRun, Summary, markdown};
+use serde_json::{Value, json};
+use ssl::memory::MemoryNeed;
+use ssl::method;
+use ssl::recipe::{Facts, Recipe};
+use ssl::setup::learner_options;
+use tensor::Device;
+
+use self::folder::StudyFolder;
+use self::work::Runs;
+use crate::args::{RecipeArgs, RecipeFlags, SplitArg, StudyArgs};
+use crate::error::CliError;
+use crate::output;
+use crate::progress::Console;
+use crate::signals::Stop;
+
+/// More runs at a time hardly use a GPU better.
+const MOST_AT_ONCE: usize = 8;
+/// The part of a GPU's free memory that runs share.
+const SHARE: f64 = 0.92;
+/// Bytes that a process takes on a GPU beside what it plans.
+const OF_A_PROCESS: u64 = 700 << 20;
+
+/// Trains what is missing of a study, and prints its table.
+pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
+    let (file, text, plan) = read(args)?;
+    let recipes = resolve(&plan, args)?;
+    let chosen = args.device.choose()?;
+    let memory = memory(&chosen.device, &plan, &recipes)?;
+    let at_once = args.at_once.map_or(if chosen.device.is_gpu() { MOST_AT_ONCE } else { 1 }, usize::from);
+    let at_once = at_once.min(plan.runs.len());
+    let room = Room { at_once, memory: chosen.device.free_memory().map(|free| (SHARE * free as f64) as u64) };
+    if args.dry_run {
+        return list(&plan, &recipes, &memory, args).map(|()| ExitCode::SUCCESS);
+    }
+    let out = args.out.clone().unwrap_or_else(|| default_out(&args.file));
+    let folder = StudyFolder::open(&out, &text)?;
+    let (cells, runs) = (text::count(plan.cells.len(), "row"), text::count(plan.runs.len(), "run"));
+    output::note(&format!(
+        "device  {}\nstudy   {}: {runs} in {cells}, up to {at_once} at a time, into {}",
+        chosen.describe(),
+        text::shown(&args.file),
+        text::shown(&out)
+    ));
+    if chosen.device.is_gpu() && at_once > 1 && !has_mps() {
+        output::note(
+            "note: without NVIDIA's MPS several runs take turns on the GPU. `nvidia-cuda-mps-control -d` starts it, and they run \
+             side by side",
+        );
+    }
+    // The runs open it themselves, and this process needs it no more.
+    drop(chosen);
+    let console = Console::new(recipes.iter().map(Recipe::total_steps).sum());
+    let stop = Stop::listen(&console)?;
+    let mut work = Runs::new(&plan, &recipes, &folder, args, at_once, &console, &stop);
+    let ended = pool::run_all(&memory, room, &mut work);
+    let (outcomes, failure) = work.into_outcomes();
+    console.close();
+    let is_complete = ended.map_err(|source| CliError::StudyFolder { path: out.clone(), what: source.to_string() })?;
+    failure.map_or(Ok(()), Err)?;
+    let summary = Summary::of(&plan, &outcomes);
+    folder.write(&summary)?;
+    print(&summary, &file, args, &out)?;
+    let failed = outcomes.iter().filter(|outcome| matches!(outcome.ended, Ended::Failed(_))).count();
+    if !is_complete {
+        output::note("stopped; the same command goes on with what is missing");
+        return Ok(ExitCode::from(stop.status()));
+    }
+    if failed > 0 {
+        output::note(&format!(
+            "{} failed; runs.csv says why, and the same command tries again",
+            text::count(failed, "run")
+        ));
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The file as asked for, its text and its runs.
+fn read(args: &StudyArgs) -> Result<(StudyFile, String, Plan), CliError> {
+    let place = text::shown(&args.file);
+    let mut file = StudyFile::read(&args.file)?;
+    for assignment in &args.data {
+        let wrong = || ::study::StudyError::Meaning {
+            place: "--data".to_owned(),
+            what: format!("{} is not NAME=SRC, with NAME one of the study's data", text::excerpt(assignment)),
+        };
+        let (name, source) = assignment.split_once('=').ok_or_else(wrong)?;
+        file.set_source(name, source)?;
+    }
+    let failed = |source| ::study::StudyError::Read { path: args.file.clone(), source };
+    let text = std::fs::read_to_string(&args.file).map_err(failed)?;
+    let plan = Plan::of(&file, &place)?;
+    Ok((file, text, plan))
+}
+
+/// `studies/NAME`, by the name of the file.
+fn default_out(file: &Path) -> PathBuf {
+    Path::new("studies").join(file.file_stem().unwrap_or_default())
+}
+
+/// What `pretrain` gets to know of a run.
+fn recipe_args(run: &StudyRun) -> RecipeArgs {
+    let (data, recipe, set) = (run.source.clone(), run.file.clone(), run.settings.clone());
+    RecipeArgs { data, recipe, set, keys: RecipeFlags::default() }
+}
+
+/// The recipes of all runs: what cannot be trained is known before anything is.
+fn resolve(plan: &Plan, args: &StudyArgs) -> Result<Vec<Recipe>, CliError> {
+    let threads = args.device.thread_count()?;
+    let mut known: HashMap<(String, usize, String), Facts> = HashMap::new();
+    let resolve = |run: &StudyRun| {
+        let recipe = recipe_args(run);
+        let asked = recipe.asked(threads)?;
+        let key = (run.source.clone(), asked.channels(), format!("{:?}", asked.orientation()));
+        let facts = match known.get(&key) {
+            Some(facts) => *facts,
+            None => *known.entry(key).or_insert(recipe.data(&asked, SplitArg::Train)?.1),
+        };
+        recipe.resolve(asked, &facts)
+    };
+    plan.runs.iter().map(resolve).collect()
+}
+
+/// Bytes of a GPU's memory that each run takes; 0 on a CPU. A seed changes nothing about it.
+fn memory(device: &Device, plan: &Plan, recipes: &[Recipe]) -> Result<Vec<u64>, CliError> {
+    let mut of_cells: HashMap<usize, u64> = HashMap::new();
+    let of_run = |(run, recipe): (&StudyRun, &Recipe)| match of_cells.get(&run.cell) {
+        Some(&known) => Ok(known),
+        None => memory_of(device, recipe).inspect(|&bytes| _ = of_cells.insert(run.cell, bytes)),
+    };
+    plan.runs.iter().zip(recipes).map(of_run).collect()
+}
+
+fn memory_of(device: &Device, recipe: &Recipe) -> Result<u64, CliError> {
+    let (options, method) = (learner_options(recipe)?, method::of(recipe));
+    let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
+    let evaluated = Some(crate::pretrain::evaluated_at_once(recipe, Default::default()));
+    let need = MemoryNeed { options: &options, method: &*method, batch, drop_path, evaluated };
+    Ok(ssl::memory::plan(device, &need)?.map_or(0, |plan| plan.total as u64 + OF_A_PROCESS))
+}
+
+/// Whether several processes share a GPU side by side rather than by turns.
+fn has_mps() -> bool {
+    let folder = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").map_or(PathBuf::from("/tmp/nvidia-mps"), PathBuf::from);
+    folder.join("control").exists()
+}
+
+fn list(plan: &Plan, recipes: &[Recipe], memory: &[u64], args: &StudyArgs) -> Result<(), CliError> {
+    let about = |((run, recipe), memory): ((&StudyRun, &Recipe), &u64)| {
+        let steps = recipe.total_steps();
+        if args.json {
+            return json!({ "run": run.name, "data": run.source, "set": run.settings, "steps": steps, "memory": memory }).to_string();
+        }
+        let memory = if *memory > 0 { format!(", {}", text::bytes(*memory)) } else { String::new() };
+        format!("{}  {}{memory}", run.name, text::count(steps as usize, "step"))
+    };
+    let lines: Vec<String> = plan.runs.iter().zip(recipes).zip(memory).map(about).collect();
+    output::result(&(lines.join("\n") + "\n"))
+}
+
+fn print(summary: &Summary<'_>, file: &StudyFile, args: &StudyArgs, out: &Path) -> Result<(), CliError> {
+    if !args.json {
+        let names = "table.md, table.csv, runs.csv, figure.svg";
+        return output::result(&format!("{}\n{} has {names}\n", markdown(summary), text::shown(out)));
+    }
+    let row = |(cell, found): (&::study::Cell, &::study::CellSummary)| {
+        let number = |number: fn(&::study::Accuracies) -> f64| found.mean_of(number).map(|(mean, _)| mean);
+        let deviation = found.mean_of(|knn| knn.trained).and_then(|(_, deviation)| deviation);
+        let varied: serde_json::Map<String, Value> =
+            cell.varied.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+        json!({
+            "data": cell.data, "recipe": cell.recipe, "grid": varied, "runs": found.runs,
+            "knn_mean": number(|knn| knn.trained), "knn_deviation": deviation,
+            "raw_pixels": number(|knn| knn.raw_pixels), "untrained": number(|knn| knn.untrained),
+            "above_both": found.above_both(), "collapsed": found.collapsed, "retries": found.retries,
+            "failed": found.failed, "open": found.open, "seconds": found.seconds,
+        })
+    };
+    let rows: Vec<Value> = summary.plan.cells.iter().zip(&summary.cells).map(row).collect();
+    output::json(&json!({ "study": text::shown(out), "seeds": file.seeds, "rows": rows }))
+}
+
+/// The outcome of a run that has ended; `is_stopping` where it may only have been stopped.
+fn outcome(folder: &StudyFolder, run: &StudyRun, recipe: &Recipe, status: &str, is_stopping: bool) -> RunOutcome {
+    let printed = folder.printed(run).and_then(|object| RunOutcome::of_json(&object));
+    match printed {
+        Some(outcome) => outcome.timed(&folder.run(run), recipe.batch_size()),
+        None if is_stopping => RunOutcome::open(),
+        None => RunOutcome::failed(folder.error(run).unwrap_or_else(|| format!("it ended with {status}; see its log"))),
+    }
+}

@@ -1,0 +1,176 @@
+//! `study`: the table of a grid of runs, whatever happens on the way to it.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use common::{program, run, wait_until};
+use serde_json::Value;
+
+const STUDY: &str = "seeds = [0, 1]
+[data]
+small = \"synthetic:train=48,test=24,size=16\"
+[common]
+arch = \"vit_nano\"
+patch_size = 8
+head_hidden = 32
+head_bottleneck = 16
+out_dim = 16
+batch_size = 8
+local_crops = 1
+log_every = 1
+checkpoint_minutes = 0
+epochs = 12
+[recipes.vmf]
+[recipes.dino]
+prototypes = \"none\"
+";
+
+fn study_file(folder: &Path, text: &str) -> PathBuf {
+    let path = folder.join("mine.toml");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn study(file: &Path, out: &Path, more: &[&str]) -> Command {
+    let mut command = program();
+    command.arg("study").arg(file).arg("--out").arg(out).args(["--device", "cpu"]).args(more);
+    command
+}
+
+/// The lines of a study's runs.csv without their times.
+fn runs(out: &Path) -> Vec<String> {
+    let text = fs::read_to_string(out.join("runs.csv")).unwrap();
+    let heads: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+    let time = heads.iter().position(|head| *head == "seconds").unwrap();
+    let without = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        [&fields[..time], &fields[time + 1..]].concat().join(",")
+    };
+    text.lines().map(without).collect()
+}
+
+fn steps_logged(run: &Path) -> usize {
+    fs::read_to_string(run.join("metrics.jsonl")).map_or(0, |text| text.lines().count())
+}
+
+/// Kills a process as `kill -9` does.
+fn kill(mut process: Child) {
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[test]
+fn a_study_that_is_killed_twice_ends_in_the_table_of_an_unbroken_one() {
+    let place = tempfile::tempdir().unwrap();
+    let file = study_file(place.path(), STUDY);
+    let (unbroken, broken) = (place.path().join("unbroken"), place.path().join("broken"));
+    let output = study(&file, &unbroken, &[]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for name in ["small+vmf+seed=0", "small+dino+seed=1"] {
+        let process = study(&file, &broken, &[]).spawn().unwrap();
+        let run = broken.join("runs").join(name);
+        wait_until("the run is under way", || steps_logged(&run) > 12);
+        kill(process);
+    }
+    let output = study(&file, &broken, &[]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(runs(&broken), runs(&unbroken));
+    assert_eq!(runs(&broken).len(), 5);
+    for name in ["small+vmf+seed=0", "small+dino+seed=1"] {
+        let weights = |study: &Path| fs::read(study.join("runs").join(name).join("backbone.safetensors")).unwrap();
+        assert!(weights(&broken) == weights(&unbroken), "{name}");
+    }
+    let table = fs::read_to_string(broken.join("table.md")).unwrap();
+    assert_eq!(table.lines().count(), 4);
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with(&table));
+    assert!(fs::read_to_string(broken.join("figure.svg")).unwrap().matches("class=\"dot\"").count() == 4);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_ends_with_the_study_that_started_it() {
+    let place = tempfile::tempdir().unwrap();
+    let file = study_file(place.path(), &STUDY.replace("epochs = 12", "epochs = 100000"));
+    let out = place.path().join("study");
+    let process = study(&file, &out, &[]).spawn().unwrap();
+    let run = out.join("runs/small+vmf+seed=0");
+    wait_until("the run is under way", || steps_logged(&run) > 2);
+    kill(process);
+    // Its lock is given back, and it says that it ended in order.
+    wait_until("the run has stopped", || {
+        fs::read_to_string(run.join(".lock")).is_ok_and(|text| text.starts_with("ended"))
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn a_wish_to_stop_saves_what_is_at_work_and_keeps_the_table_so_far() {
+    let place = tempfile::tempdir().unwrap();
+    let file = study_file(place.path(), &STUDY.replace("epochs = 12", "epochs = 100000"));
+    let out = place.path().join("study");
+    let process = study(&file, &out, &["--at-once", "2"]).spawn().unwrap();
+    let under_way = |name: &str| steps_logged(&out.join("runs").join(name)) > 2;
+    wait_until("two runs are under way", || under_way("small+vmf+seed=0") && under_way("small+vmf+seed=1"));
+    assert!(Command::new("kill").arg("-TERM").arg(process.id().to_string()).status().unwrap().success());
+    let output = process.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 15));
+    assert!(runs(&out)[1..].iter().all(|line| line.contains(",open,")), "{:?}", runs(&out));
+    assert!(out.join("runs/small+vmf+seed=1/backbone.safetensors").is_file());
+    assert!(!out.join("runs/small+dino+seed=0").exists());
+}
+
+#[test]
+fn a_run_that_fails_is_named_and_holds_up_no_other() {
+    let place = tempfile::tempdir().unwrap();
+    let text = STUDY.replace("epochs = 12", "epochs = 1").replace("[0, 1]", "[0]");
+    let file = study_file(place.path(), &text);
+    let out = place.path().join("study");
+    // Where the run of the first recipe goes, there is one with other settings.
+    let taken = study_file(place.path(), &text.replace("epochs = 1", "epochs = 2"));
+    assert!(study(&taken, &out, &[]).output().unwrap().status.success());
+    study_file(place.path(), &text);
+    fs::remove_dir_all(out.join("runs/small+dino+seed=0")).unwrap();
+    let output = study(&file, &out, &["--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = printed["rows"].as_array().unwrap();
+    assert_eq!((&rows[0]["failed"], &rows[1]["failed"]), (&Value::from(1), &Value::from(0)));
+    assert!(rows[0]["knn_mean"].is_null() && rows[1]["knn_mean"].is_number());
+    let why = runs(&out)[1].clone();
+    assert!(why.contains("failed: ") && why.contains("epochs"), "{why}");
+}
+
+#[test]
+fn what_cannot_be_run_is_known_before_anything_is() {
+    let place = tempfile::tempdir().unwrap();
+    let out = place.path().join("study");
+    for (text, expected) in [
+        (STUDY.replace("epochs = 12", "epochs = 1\nwarmup_epochs = 5"), "warmup_epochs 5 is larger than epochs 1"),
+        (STUDY.replace("epochs = 12", "epoch = 1"), "epochs"),
+        (STUDY.replace("synthetic:train=48,test=24,size=16", "no/such/folder"), "no/such/folder"),
+    ] {
+        let file = study_file(place.path(), &text);
+        let output = study(&file, &out, &[]).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && message.contains(expected), "{message}");
+        assert!(!out.exists());
+    }
+    let missing = run(&["study", "no-such-study.toml"]);
+    assert!(missing.err.contains("no-such-study.toml"), "{}", missing.err);
+}
+
+#[test]
+fn the_runs_of_a_study_can_be_listed_with_data_from_elsewhere() {
+    let place = tempfile::tempdir().unwrap();
+    let file = study_file(place.path(), &STUDY.replace("synthetic:train=48,test=24,size=16", "no/such/folder"));
+    let out = place.path().join("study");
+    let source = "small=synthetic:train=16,test=8,size=16";
+    let output = study(&file, &out, &["--dry-run", "--data", source]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text.lines().collect::<Vec<_>>()[1], "small+vmf+seed=1  24 steps");
+    assert_eq!(text.lines().count(), 4);
+    assert!(!out.exists());
+}
