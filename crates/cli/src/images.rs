@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use data::{BadSample, DecodeLimits, Image, OpenError, Orientation, Reader, Source, Split};
+use data::{BadSample, Copies, DecodeLimits, Image, OpenError, Orientation, Reader, Source, Split};
 use eval::is_labelled;
 use eval::subset::sample;
 use ssl::recipe::Facts;
@@ -55,6 +55,28 @@ pub fn say_news(source: &dyn Source) {
 /// Opens the held-out split; the error as text where the data has none.
 pub fn open_held_out(spec: &str) -> Result<Arc<dyn Source>, String> {
     open(spec, Split::Test).map_err(|error| error.to_string())
+}
+
+/// Looks for images that a kNN classifies by themselves, because they are among those that vote, and warns of them.
+/// Without held-out images those are meant that others of the training images are copies of.
+pub fn warn_of_copies(train: &dyn Source, held_out: Option<&dyn Source>) -> Copies {
+    let copies = match held_out {
+        Some(held_out) => Copies::of(held_out, train),
+        None => Copies::within(train),
+    };
+    let what = if held_out.is_some() { "held-out image" } else { "image" };
+    if let (Some(share), Some((copy, of))) = (copies.share(what), &copies.first) {
+        let (are, beside) = match (held_out.is_some(), copies.found) {
+            (true, 1) => ("is a training image too", "that image"),
+            (true, _) => ("are training images too", "those"),
+            (false, _) => ("have copies among the others", "those"),
+        };
+        output::note(&format!(
+            "warning: {share} {are}, byte for byte (the first: {copy} is {of}). The accuracy on {beside} says nothing about \
+             new images"
+        ));
+    }
+    copies
 }
 
 /// The same images as seen from any folder: a path or pattern from the root on.

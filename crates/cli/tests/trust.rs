@@ -7,7 +7,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 
-use common::{Finished, checkpoint, checkpoints, learnt, newest_step, program, small, small_command, wait_until};
+use common::{
+    Finished, checkpoint, checkpoints, inspected, learnt, newest_step, program, small, small_command, stop_early,
+    wait_until,
+};
 use tempfile::TempDir;
 
 const STEPS: u64 = 27;
@@ -25,14 +28,6 @@ fn start(out: &Path) -> Child {
 
 fn finished(child: Child) -> Finished {
     Finished::of(child.wait_with_output().unwrap())
-}
-
-/// A run that was stopped by a signal after a few steps; what it said.
-fn stop_early(run: &Path) -> Finished {
-    let child = start(run);
-    wait_until("a checkpoint", || checkpoints(run) > 0);
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
-    finished(child)
 }
 
 #[track_caller]
@@ -257,11 +252,6 @@ fn a_run_that_stops_leaves_the_backbone_of_its_last_step() {
     }
     small(folder.path(), &[]).succeeded();
     assert_ends_as_the_reference(folder.path());
-}
-
-fn inspected(run: &Path) -> (serde_json::Value, String) {
-    let of = |more: &[&str]| Finished::of(program().arg("inspect").arg(run).args(more).output().unwrap());
-    (of(&["--json"]).json(), of(&[]).succeeded().out)
 }
 
 #[test]

@@ -222,6 +222,14 @@ impl Source for FolderSource {
         })
     }
 
+    fn stored_bytes(&self, index: usize) -> Option<u64> {
+        (index < self.len()).then(|| files::size_of(&self.root.join(self.relative(index)))).flatten()
+    }
+
+    fn content_digest(&self, index: usize) -> Option<u64> {
+        (index < self.len()).then(|| files::content_of(&self.root.join(self.relative(index))).ok()).flatten()
+    }
+
     fn remarks(&self) -> &[String] {
         &self.remarks
     }

@@ -27,5 +27,5 @@ pub use identity::{Digests, Identity};
 pub use lock::Activity;
 pub use metrics::{MetricsLog, Record, Truncated};
 pub use reader::RunReader;
-pub use result::{KnnTable, RESULT_FILE, RunResult, checksum};
+pub use result::{KnnTable, RESULT_FILE, ResultError, RunResult, checksum};
 pub use tensorboard::EventLog;
