@@ -91,8 +91,8 @@ pub const MAX_THREADS: u16 = 1024;
 /// The variable that says how many threads compute.
 const THREADS_VARIABLE: &str = "RAYON_NUM_THREADS";
 
-/// The number of threads from RAYON_NUM_THREADS; none where it is not set, empty or zero. Anything that is not a number of
-/// threads is an error: whoever sets the variable does not want all cores.
+/// The number of threads from RAYON_NUM_THREADS; none where it is not set or empty. Anything that is not a number of threads
+/// is an error, zero like `--threads 0`: whoever sets the variable does not want all cores.
 pub fn threads_of_environment() -> Result<Option<usize>, CliError> {
     let Some(value) = std::env::var_os(THREADS_VARIABLE) else { return Ok(None) };
     threads_of(&value.to_string_lossy())
@@ -100,7 +100,7 @@ pub fn threads_of_environment() -> Result<Option<usize>, CliError> {
 
 fn threads_of(value: &str) -> Result<Option<usize>, CliError> {
     match value.trim() {
-        "" | "0" => Ok(None),
+        "" => Ok(None),
         number => match number.parse() {
             Ok(threads @ 1..=MAX_THREADS) => Ok(Some(threads.into())),
             _ => Err(CliError::Threads { variable: THREADS_VARIABLE, value: value.to_owned(), most: MAX_THREADS }),

@@ -46,6 +46,14 @@ pub enum CliError {
     /// An evaluation.
     #[error(transparent)]
     Eval(#[from] eval::EvalError),
+    /// Images without labels where a protocol needs them, for a reason that the source knows.
+    #[error("the {which} images have no labels, which kNN needs. Of the data: {why}")]
+    Unlabelled {
+        /// Which images.
+        which: &'static str,
+        /// Why, as the source says it.
+        why: String,
+    },
     /// The work needs more memory than there is.
     #[error("this needs about {} of memory, and there is {total}. Ways out: {smaller}", bytes(*need))]
     TooLittleMemory {

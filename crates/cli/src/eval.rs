@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use data::{OpenError, Split};
-use eval::{KnnOptions, KnnResult, is_labelled, knn};
+use eval::{EvalError, KnnOptions, KnnResult, is_labelled, knn};
 use serde_json::json;
 use text::count;
 
@@ -51,7 +51,11 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
     for (which, source) in [("training", Some(&train)), ("test", test.as_ref())] {
         if let Some(source) = source.filter(|source| !is_labelled(&***source)) {
             let images = source.len();
-            return Err(eval::EvalError::NoLabels { which, unlabelled: images, images }.into());
+            // Where the data has labels that cannot be used, that is the reason, and not where labels would go.
+            return Err(match source.remarks().iter().find(|remark| remark.contains("labels")) {
+                Some(why) => CliError::Unlabelled { which, why: why.clone() },
+                None => EvalError::NoLabels { which, unlabelled: images, images }.into(),
+            });
         }
     }
     let is_leave_one_out = test.is_none();

@@ -17,6 +17,7 @@ use crate::description;
 use crate::device::Chosen;
 use crate::error::CliError;
 use crate::images;
+use crate::longer;
 use crate::memory;
 use crate::online_knn::{self, OnlineEvaluation, input_spec};
 use crate::outcome;
@@ -157,7 +158,8 @@ fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path) {
 
 fn print(result: &RunResult, args: &PretrainArgs, out: &Path, recipe: &Recipe) -> Result<(), CliError> {
     if !args.json {
-        return output::result(&outcome::table(result, out, &args.recipe.data, recipe));
+        let longer = result.advised_epochs.map(|epochs| longer::command(args, recipe, out, epochs));
+        return output::result(&outcome::table(result, out, &args.recipe.data, recipe, longer));
     }
     let mut object = result.to_json();
     object["run"] = json!(text::shown(out));

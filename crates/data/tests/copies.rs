@@ -41,7 +41,7 @@ fn each_image_that_has_a_copy_beside_it_counts() {
 fn images_in_archives_are_compared_with_files_and_made_ones_with_nothing() {
     let place = TempFolder::new();
     let train = folder(&place, "a", &[("1.png", "one"), ("2.png", "two")]);
-    place.write("held-out.tar", &Tar::default().file("x.png", b"two").file("y.png", b"six").0);
+    place.write("held-out.tar", &Tar::default().file("x.png", b"two").file("y.png", b"six").end());
     let archive = open(place.0.join("held-out.tar").to_str().unwrap(), Split::Train, 0).unwrap();
     assert_eq!(Copies::of(&*archive, &train).first, Some(("x.png".to_owned(), "2.png".to_owned())));
     let made = open("synthetic:train=8,test=8,size=16", Split::Train, 0).unwrap();

@@ -24,7 +24,7 @@ pub struct FeaturesArgs {
     /// Which images, where the data is split into training and held-out ones
     #[arg(long, value_enum, default_value_t = SplitArg::Train)]
     pub split: SplitArg,
-    /// Replace the file if it exists. Inputs of the command are never replaced
+    /// Replace the file if it exists and holds features; of a link, what it leads to. Inputs are never replaced
     #[arg(long)]
     pub force: bool,
     /// What the network sees of an image.

@@ -45,6 +45,8 @@ pub struct RunResult {
     pub backbone: Option<String>,
     /// What it is worth, in a word and in a sentence with the next thing to try; not in results of earlier versions.
     pub judgement: Option<(String, String)>,
+    /// The epochs of the longer run that the sentence advises.
+    pub advised_epochs: Option<u64>,
 }
 
 /// Why a file in the place of a result is none.
@@ -90,11 +92,11 @@ impl RunResult {
                 "raw_pixels": t.raw_pixels, "untrained": t.untrained, "trained": t.trained,
             })
         });
-        let Self { steps, loss, verdict, substitutes, backbone, .. } = self;
+        let Self { steps, loss, verdict, substitutes, backbone, advised_epochs, .. } = self;
         let (judgement, advice) = self.judgement.as_ref().map(|(word, advice)| (word, advice)).unzip();
         json!({
             "outcome": "finished", "steps": steps, "loss": loss, "verdict": verdict, "knn_top1": knn,
-            "judgement": judgement, "advice": advice, "substitutes": substitutes, "backbone": backbone,
+            "judgement": judgement, "advice": advice, "advised_epochs": advised_epochs, "substitutes": substitutes, "backbone": backbone,
         })
     }
 
@@ -118,7 +120,8 @@ impl RunResult {
         let substitutes = value.get("substitutes").and_then(Value::as_u64).unwrap_or(0);
         let (steps, loss) = (value.get("steps")?.as_u64()?, value.get("loss")?.as_f64());
         let (verdict, judgement) = (text("verdict"), text("judgement").zip(text("advice")));
-        Some(Self { steps, loss, verdict, knn, substitutes, backbone: text("backbone"), judgement })
+        let advised_epochs = value.get("advised_epochs").and_then(Value::as_u64);
+        Some(Self { steps, loss, verdict, knn, substitutes, backbone: text("backbone"), judgement, advised_epochs })
     }
 
     /// The result that a run's folder holds, if it holds one that can be read.
@@ -164,6 +167,7 @@ mod tests {
                 substitutes: 0,
                 backbone: None,
                 judgement,
+                advised_epochs: Some(800),
             },
             RunResult {
                 steps: 12,
@@ -173,6 +177,7 @@ mod tests {
                 substitutes: 3,
                 backbone: Some(checksum(b"x")),
                 judgement: None,
+                advised_epochs: None,
             },
         ] {
             let folder = tempfile::tempdir().unwrap();
