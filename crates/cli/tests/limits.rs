@@ -70,6 +70,11 @@ fn a_limit_of_the_shell_counts_and_is_named() {
         assert!(error.contains("this needs about") && error.contains(&format!("ulimit {name}")), "{error}");
     }
     limited("-v 8000000", &args).succeeded();
+    // Reached, it ends the program without a word of ours, so that the word comes before.
+    let run = folder.path().join("under-a-limit").display().to_string();
+    let small = [&common::SMALL[..], &["--out", &run]].concat();
+    let said = limited("-v 300000", &small).err;
+    assert!(said.contains("warning: ulimit -v leaves ") && said.contains("MALLOC_ARENA_MAX=1"), "{said}");
     let said = limited("-v 4000000", &["doctor", "--device", "cpu"]).succeeded().out;
     assert!(said.contains("3.8 GiB (ulimit -v)"), "{said}");
 }

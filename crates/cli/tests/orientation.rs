@@ -92,5 +92,5 @@ fn loading_is_timed_for_the_orientation_that_is_asked_for() {
     };
     let (upright, stored) = (bench(&[]), bench(&["--orientation", "as-stored"]));
     assert_eq!((&upright["orientation"], &upright["turned"]), (&"upright".into(), &21.into()));
-    assert_eq!((&stored["orientation"], &stored["turned"]), (&"as-stored".into(), &0.into()));
+    assert_eq!((&stored["orientation"], &stored["turned"]), (&"as stored".into(), &0.into()));
 }
