@@ -25,6 +25,14 @@ pub enum CliError {
     /// The run folder.
     #[error(transparent)]
     Run(#[from] train::run::RunError),
+    /// A run on other images, with which of them differ.
+    #[error("{source}\nOf the images that the run was begun with: {changes}")]
+    OtherData {
+        /// What differs in general.
+        source: train::run::RunError,
+        /// Which images.
+        changes: String,
+    },
     /// Training.
     #[error(transparent)]
     Train(#[from] train::TrainError),

@@ -1,11 +1,13 @@
 //! Opens the images of a command, and finds what a recipe is derived from: their number, size and labels.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use data::{BadSample, Copies, DecodeLimits, Image, OpenError, Orientation, Reader, Source, Split};
+use data::{BadSample, Census, Copies, DecodeLimits, Image, OpenError, Orientation, Reader, Source, Split};
 use eval::is_labelled;
 use eval::subset::sample;
 use ssl::recipe::Facts;
+use train::run::CENSUS_FILE;
 
 use crate::args::SplitArg;
 use crate::error::CliError;
@@ -16,6 +18,8 @@ use crate::output;
 const SYNTHETIC_SEED: u64 = 0;
 /// Images whose sizes are measured.
 const LOOKED_AT: usize = 64;
+/// No census is larger: it would be of two hundred million images.
+const CENSUS_BYTES: u64 = 4 << 30;
 /// Unreadable images that an error names.
 const LISTED: usize = 10;
 
@@ -24,9 +28,21 @@ pub fn open(spec: &str, split: Split) -> Result<Arc<dyn Source>, OpenError> {
     Ok(with_remarks(data::open(spec, split, SYNTHETIC_SEED)?))
 }
 
-/// Whether the training images are no longer those that had this fingerprint. Those that cannot be listed any more are not.
-pub fn have_changed(spec: &str, fingerprint: u64) -> bool {
-    data::open(spec, Split::Train, SYNTHETIC_SEED).map_or(true, |source| source.fingerprint() != fingerprint)
+/// How the training images differ from those that a run was begun with, in words; none where they have its fingerprint.
+/// Those that cannot be listed any more differ.
+pub fn changes(spec: &str, fingerprint: u64, run: &Path) -> Option<String> {
+    match data::open(spec, Split::Train, SYNTHETIC_SEED) {
+        Ok(source) if source.fingerprint() == fingerprint => None,
+        Ok(source) => Some(changes_since(&*source, run).unwrap_or_else(|| "which ones is not known".to_owned())),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// How images differ from those that a run was begun with, by its census; none where there is none. Runs of earlier versions
+/// have none, and a damaged one says nothing.
+pub fn changes_since(source: &dyn Source, run: &Path) -> Option<String> {
+    let bytes = files::read_bounded(&run.join(CENSUS_FILE), CENSUS_BYTES).ok()?;
+    Some(Census::from_bytes(&bytes)?.changes(source).in_words())
 }
 
 /// Opens the images that `--split` asks for and prints the source's remarks.

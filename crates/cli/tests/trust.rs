@@ -216,7 +216,8 @@ fn photographs_that_are_replaced_while_a_run_trains_are_told_of_at_its_end() {
     common::write_bmp(&photos.join("7.bmp"), 16, 99);
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
     let said = finished(child).err;
-    assert!(said.contains("the images are no longer those that this run began with"), "{said}");
+    let named = "the images are no longer those that this run began with: 1 image is another by the same name (7.bmp)";
+    assert!(said.contains(named), "{said}");
 }
 
 #[test]
@@ -312,6 +313,15 @@ fn a_photograph_that_was_replaced_is_other_data_and_a_copy_of_the_folder_is_not(
     common::write_bmp(&photos.join("3.bmp"), 16, 99);
     let message = train_on(&photos, &run).failed();
     assert!(message.contains("images (hash of names, sizes and contents): "), "{message}");
+    let named = "Of the images that the run was begun with: 1 image is another by the same name (3.bmp)";
+    assert!(message.contains(named), "{message}");
+    fs::rename(photos.join("5.bmp"), photos.join("five.bmp")).unwrap();
+    let message = train_on(&photos, &run).failed();
+    assert!(message.contains("(3.bmp), 1 image is new (five.bmp), 1 image is gone"), "{message}");
+    // A run of an earlier version has nothing that could tell.
+    fs::remove_file(run.join("images.census")).unwrap();
+    let message = train_on(&photos, &run).failed();
+    assert!(message.contains("images (hash") && !message.contains("Of the images"), "{message}");
 }
 
 #[cfg(target_os = "linux")]

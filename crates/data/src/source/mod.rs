@@ -6,6 +6,7 @@
 mod annotations;
 mod both;
 mod cache;
+mod census;
 mod checksums;
 mod cifar;
 mod content;
@@ -36,6 +37,7 @@ mod synthetic;
 mod tar;
 mod unpacking;
 
+pub use census::{Census, Changes};
 pub use copies::Copies;
 pub use error::{OpenError, ReadError};
 pub use folder::FolderSource;

@@ -21,7 +21,7 @@ mod tensorboard;
 pub use checkpoint::{Checkpoints, Recovered, Skipped, Written};
 pub use config::{Comparison, Difference, RunConfig};
 pub use error::RunError;
-pub use folder::{BACKBONE_FILE, NOT_FINITE_FILE, RunFolder, is_run};
+pub use folder::{BACKBONE_FILE, CENSUS_FILE, NOT_FINITE_FILE, RunFolder, is_run};
 pub use format::{Checkpoint, Damage, Element, TensorRef};
 pub use identity::{Digests, Identity};
 pub use lock::Activity;
