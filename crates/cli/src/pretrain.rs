@@ -46,9 +46,6 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     memory::check_recipe(&device.device, &recipe)?;
     let out = named_out.unwrap_or_else(|| default_out(&args.recipe.data, &recipe));
     let folder = RunFolder::open(&out, &recipe).map_err(|error| other_data(error, &out, &*train))?;
-    if folder.is_new() {
-        folder.write(CENSUS_FILE, &Census::of(&*train).to_bytes())?;
-    }
 
     if let Some(result) = conclusion::finished(&folder, &recipe)? {
         output::note(&format!("{}: this run is finished; give another --out to train anew", text::shown(&out)));
@@ -56,6 +53,10 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     folder.discard_result()?;
+    // The images are still those that the run was begun with, or it would have been refused.
+    if !out.join(CENSUS_FILE).exists() {
+        folder.write(CENSUS_FILE, &Census::of(&*train).to_bytes())?;
+    }
     introduce(&device, &train.describe(), &recipe, &out);
     for difference in folder.changed() {
         output::note(&format!("changed from here on: {difference}"));

@@ -244,7 +244,7 @@ fn content_decides_what_a_file_that_is_passed_over_is_called() {
     assert!(remarks[2].starts_with("passed over: 2 other files that are no images by their names"), "{remarks:?}");
     fs::remove_file(folder.0.join("images/a.bmp")).unwrap();
     let message = open().err().unwrap().to_string();
-    assert!(message.contains("1 BMP, 1 JPEG by their content") && message.contains("saw 7 other file(s)"), "{message}");
+    assert!(message.contains("1 BMP, 1 JPEG by their content") && message.contains("saw 8 other file(s)"), "{message}");
 }
 
 #[cfg(unix)]

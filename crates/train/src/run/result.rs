@@ -96,7 +96,8 @@ impl RunResult {
         let (judgement, advice) = self.judgement.as_ref().map(|(word, advice)| (word, advice)).unzip();
         json!({
             "outcome": "finished", "steps": steps, "loss": loss, "verdict": verdict, "knn_top1": knn,
-            "judgement": judgement, "advice": advice, "advised_epochs": advised_epochs, "substitutes": substitutes, "backbone": backbone,
+            "judgement": judgement, "advice": advice, "advised_epochs": advised_epochs,
+            "substitutes": substitutes, "backbone": backbone,
         })
     }
 

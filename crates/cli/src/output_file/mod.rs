@@ -2,6 +2,8 @@
 //! input of the command never. A symbolic link stays, and what it leads to is written, as a shell does it. All of that is
 //! known before the work begins, and so is whether the place can be written to.
 
+mod input;
+
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -9,6 +11,8 @@ use std::path::{Path, PathBuf};
 use data::Source;
 use model::weights::WeightsFile;
 use train::run::is_run;
+
+pub use input::Input;
 
 /// Why an output file is refused.
 #[derive(Debug, thiserror::Error)]
@@ -137,57 +141,6 @@ impl Kind {
     }
 }
 
-/// Something that a command reads.
-#[derive(Debug)]
-pub struct Input {
-    flag: &'static str,
-    given: String,
-    files: Files,
-}
-
-/// The files of an input.
-#[derive(Debug)]
-enum Files {
-    /// Made by the program.
-    None,
-    /// A file, or everything below a folder.
-    Below(PathBuf),
-    /// Those below a folder whose names end so: how far a pattern is followed here. It may match fewer.
-    Ending { folder: PathBuf, ending: String },
-}
-
-impl Input {
-    /// A file, or a folder with everything in it.
-    pub fn file(flag: &'static str, path: &Path) -> Self {
-        Self { flag, given: text::shown(path).into_owned(), files: Files::Below(path.to_owned()) }
-    }
-
-    /// What was given to `--data`: a path, a pattern of paths, or the images that the program makes.
-    pub fn data(spec: &str) -> Self {
-        const SPECIAL: [char; 4] = ['*', '?', '{', '}'];
-        let path = Path::new(spec);
-        let files = match (spec.find(SPECIAL), spec.rfind(SPECIAL)) {
-            _ if spec == "synthetic" || spec.starts_with("synthetic:") => Files::None,
-            (Some(first), Some(last)) if !path.exists() => {
-                let folder = spec[..first].rfind('/').map_or("", |slash| &spec[..=slash]);
-                Files::Ending { folder: Path::new(".").join(folder), ending: spec[last + 1..].to_owned() }
-            }
-            _ => Files::Below(path.to_owned()),
-        };
-        Self { flag: "--data", given: spec.to_owned(), files }
-    }
-
-    /// Whether a canonical path is one of its files, or would be if it were there.
-    fn holds(&self, place: &Path) -> bool {
-        let below = |folder: &Path| folder.canonicalize().is_ok_and(|folder| place.starts_with(folder));
-        match &self.files {
-            Files::None => false,
-            Files::Below(path) => below(path),
-            Files::Ending { folder, ending } => below(folder) && place.to_string_lossy().ends_with(ending),
-        }
-    }
-}
-
 /// The file to write for `out`, which is another where that is a link. An error unless it may be written: its folder
 /// exists and takes files, and it is a new file, or one of this kind that is not an input and may be replaced because the
 /// user said `force`.
@@ -276,22 +229,6 @@ fn place_of(path: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_pattern_protects_the_files_that_end_as_it_does() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().to_str().unwrap();
-        let holds = |pattern: &str, name: &str| {
-            Input::data(&format!("{root}/{pattern}")).holds(&folder.path().canonicalize().unwrap().join(name))
-        };
-        assert!(holds("shard-{000..009}.tar", "shard-003.tar"));
-        assert!(!holds("shard-*.tar", "features.npy"));
-        assert!(holds("{a,b}/*.png", "a/x.png"));
-        assert!(holds("{a.png,b.png}", "b.png"));
-        assert!(holds("*", "features.npy"));
-        assert!(!Input::data("synthetic").holds(Path::new("/synthetic")));
-        assert!(!Input::data("synthetic:train=8").holds(&folder.path().canonicalize().unwrap()));
-    }
 
     #[test]
     fn a_path_beside_an_input_of_a_similar_name_is_free() {
