@@ -167,6 +167,8 @@ fn nothing_writes_over_a_listed_image() {
     let photos = photos(folder.path());
     let list = folder.path().join("list.txt");
     fs::write(&list, "photos/1.bmp\nphotos/2.bmp\nphotos/0.png\n").unwrap();
+    // A picture, so that its kind does not protect it.
+    fs::write(photos.join("0.png"), b"\x89PNG\r\n\x1a\n and so on").unwrap();
     let before = content(&photos);
     let message = views(&list, &photos.join("0.png"), &["--force"]).failed();
     assert!(message.contains("is part of --data") && message.contains("list.txt"), "{message}");
