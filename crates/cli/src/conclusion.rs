@@ -90,9 +90,10 @@ pub fn finish(
     let (steps, log) = (trainer.step(), RunReader::open(folder.root())?.metrics()?);
     let loss = log.iter().rev().find_map(|record| record.get("loss")?.as_f64());
     let evidence = Evidence { recipe, steps, is_finished: true, log: &log, movement, knn: knn.as_ref() };
-    let Judgement { kind, advice, verdict } = judge(&evidence);
+    let Judgement { kind, advice, verdict, epochs } = judge(&evidence);
+    let advised_epochs = epochs.map(|epochs| epochs as u64);
     let (substitutes, judgement) = (trainer.substitutes().images, Some((kind.word().to_owned(), advice)));
-    let result = RunResult { steps, loss, verdict, knn, substitutes, backbone, judgement };
+    let result = RunResult { steps, loss, verdict, knn, substitutes, backbone, judgement, advised_epochs };
     folder.write(RESULT_FILE, format!("{:#}\n", result.to_json()).as_bytes())?;
     Ok(result)
 }

@@ -36,6 +36,14 @@ pub enum CliError {
     /// The run folder.
     #[error(transparent)]
     Run(#[from] train::run::RunError),
+    /// A run on other images, with which of them differ.
+    #[error("{source}\nOf the images that the run was begun with: {changes}")]
+    OtherData {
+        /// What differs in general.
+        source: train::run::RunError,
+        /// Which images.
+        changes: String,
+    },
     /// Training.
     #[error(transparent)]
     Train(#[from] train::TrainError),
@@ -57,6 +65,14 @@ pub enum CliError {
     /// An evaluation.
     #[error(transparent)]
     Eval(#[from] eval::EvalError),
+    /// Images without labels where a protocol needs them, for a reason that the source knows.
+    #[error("the {which} images have no labels, which kNN needs. Of the data: {why}")]
+    Unlabelled {
+        /// Which images.
+        which: &'static str,
+        /// Why, as the source says it.
+        why: String,
+    },
     /// The work needs more memory than there is.
     #[error("this needs about {} of memory, and there is {total}. Ways out: {smaller}", bytes(*need))]
     TooLittleMemory {

@@ -1,7 +1,9 @@
 //! `eval`: one function per protocol.
 
+use std::collections::HashSet;
+
 use data::{OpenError, Split};
-use eval::{KnnOptions, KnnResult, is_labelled, knn};
+use eval::{EvalError, KnnOptions, KnnResult, is_labelled, knn};
 use serde_json::json;
 use text::count;
 
@@ -22,7 +24,9 @@ fn neighbors(asked: &[u32], most: usize) -> Vec<usize> {
         [] => DEFAULT_KS.iter().map(|&k| k.min(most.max(1))).collect(),
         asked => asked.iter().map(|&k| k as usize).collect(),
     };
-    ks.dedup();
+    // Each once, in the order asked for.
+    let mut seen = HashSet::new();
+    ks.retain(|&k| seen.insert(k));
     ks
 }
 
@@ -47,7 +51,11 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
     for (which, source) in [("training", Some(&train)), ("test", test.as_ref())] {
         if let Some(source) = source.filter(|source| !is_labelled(&***source)) {
             let images = source.len();
-            return Err(eval::EvalError::NoLabels { which, unlabelled: images, images }.into());
+            // Where the data has labels that cannot be used, that is the reason, and not where labels would go.
+            return Err(match source.remarks().iter().find(|remark| remark.contains("labels")) {
+                Some(why) => CliError::Unlabelled { which, why: why.clone() },
+                None => EvalError::NoLabels { which, unlabelled: images, images }.into(),
+            });
         }
     }
     let is_leave_one_out = test.is_none();
@@ -57,6 +65,7 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
     if test.is_none() && args.split.is_none() {
         output::note("no images are held out: each is classified by all others (leave-one-out)");
     }
+    let copies = images::warn_of_copies(&*train, test.as_deref());
     let workers = args.inference.machine.thread_count()?;
     let bank = extract(&weights, &*train, &args.input, workers, &device)?;
     let queries = match &test {
@@ -85,7 +94,7 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
             "protocol": if queries.is_some() { "held-out" } else { "leave-one-out" },
             "weights": text::shown(&weights.path), "data": args.data, "temperature": args.temperature,
             "precision": precision,
-            "train_images": neighbors, "test_images": judged, "skipped": skipped, "results": rows,
+            "train_images": neighbors, "test_images": judged, "skipped": skipped, "copies": copies.found, "results": rows,
         });
         return output::json(&object);
     }
@@ -109,5 +118,6 @@ mod tests {
     fn the_usual_neighbours_are_no_more_than_there_are_and_those_asked_for_stay() {
         assert_eq!([30, 20, 19, 7, 1].map(|most| list(&neighbors(&[], most))), ["10,20", "10,20", "10,19", "7", "1"]);
         assert_eq!(neighbors(&[25, 3], 7), [25, 3]);
+        assert_eq!(neighbors(&[1, 5, 1, 5, 2], 7), [1, 5, 2], "nothing is evaluated twice");
     }
 }

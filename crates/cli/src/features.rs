@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::images;
 use crate::memory;
 use crate::output;
-use crate::output_file::{self, Input};
+use crate::output_file::{self, Input, Kind};
 use crate::progress::{Console, Meter};
 use crate::weights::{self, Weights};
 
@@ -25,9 +25,13 @@ const NAMED: usize = 100;
 /// Computes and writes the features.
 pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
     // First, so that no hours of computing end in a file that cannot be written.
-    FeatureFormat::of(&args.out)?;
+    let format = FeatureFormat::of(&args.out)?;
+    let kind = match format {
+        FeatureFormat::Npy => Kind::Npy,
+        FeatureFormat::Safetensors => Kind::Features,
+    };
     let inputs = [Input::file("--weights", &args.weights), Input::data(&args.data)];
-    output_file::check(&args.out, args.force, &inputs)?;
+    let out = output_file::check(&args.out, kind, args.force, &inputs)?;
     let device = args.inference.open()?;
     let source = images::open_chosen(&args.data, args.split)?;
     output_file::check_unlisted(&args.out, &args.data, &*source)?;
@@ -36,9 +40,9 @@ pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
     let Extraction { features, skipped, .. } = extract(&weights, &*source, &args.input, workers, &device)?;
     let input = weights.input.with_size(args.input.network.image_size).oriented(orientation(&weights, &args.input));
     let network = description::of_features(&weights, input, device::precision(&device));
-    eval::save(&args.out, &features, &*source, &network)?;
+    eval::save_as(format, &out, &features, &*source, &network)?;
     let left_out = if skipped.is_empty() { String::new() } else { format!(", {} left out", skipped.len()) };
-    if !skipped.is_empty() && FeatureFormat::of(&args.out).is_ok_and(|format| format == FeatureFormat::Npy) {
+    if !skipped.is_empty() && format == FeatureFormat::Npy {
         output::note(
             "warning: a row of the .npy is no longer the image of that number, as some were left out; a .safetensors file \
              names the image of each row",

@@ -1,11 +1,13 @@
 //! Opens the images of a command, and finds what a recipe is derived from: their number, size and labels.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use data::{BadSample, DecodeLimits, Image, OpenError, Orientation, Reader, Source, Split};
+use data::{BadSample, Census, Copies, DecodeLimits, Image, OpenError, Orientation, Reader, Source, Split};
 use eval::is_labelled;
 use eval::subset::sample;
 use ssl::recipe::Facts;
+use train::run::CENSUS_FILE;
 
 use crate::args::SplitArg;
 use crate::error::CliError;
@@ -16,6 +18,8 @@ use crate::output;
 const SYNTHETIC_SEED: u64 = 0;
 /// Images whose sizes are measured.
 const LOOKED_AT: usize = 64;
+/// No census is larger: it would be of two hundred million images.
+const CENSUS_BYTES: u64 = 4 << 30;
 /// Unreadable images that an error names.
 const LISTED: usize = 10;
 
@@ -24,9 +28,21 @@ pub fn open(spec: &str, split: Split) -> Result<Arc<dyn Source>, OpenError> {
     Ok(with_remarks(data::open(spec, split, SYNTHETIC_SEED)?))
 }
 
-/// Whether the training images are no longer those that had this fingerprint. Those that cannot be listed any more are not.
-pub fn have_changed(spec: &str, fingerprint: u64) -> bool {
-    data::open(spec, Split::Train, SYNTHETIC_SEED).map_or(true, |source| source.fingerprint() != fingerprint)
+/// How the training images differ from those that a run was begun with, in words; none where they have its fingerprint.
+/// Those that cannot be listed any more differ.
+pub fn changes(spec: &str, fingerprint: u64, run: &Path) -> Option<String> {
+    match data::open(spec, Split::Train, SYNTHETIC_SEED) {
+        Ok(source) if source.fingerprint() == fingerprint => None,
+        Ok(source) => Some(changes_since(&*source, run).unwrap_or_else(|| "which ones is not known".to_owned())),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// How images differ from those that a run was begun with, by its census; none where there is none. Runs of earlier versions
+/// have none, and a damaged one says nothing.
+pub fn changes_since(source: &dyn Source, run: &Path) -> Option<String> {
+    let bytes = files::read_bounded(&run.join(CENSUS_FILE), CENSUS_BYTES).ok()?;
+    Some(Census::from_bytes(&bytes)?.changes(source).in_words())
 }
 
 /// Opens the images that `--split` asks for and prints the source's remarks.
@@ -55,6 +71,28 @@ pub fn say_news(source: &dyn Source) {
 /// Opens the held-out split; the error as text where the data has none.
 pub fn open_held_out(spec: &str) -> Result<Arc<dyn Source>, String> {
     open(spec, Split::Test).map_err(|error| error.to_string())
+}
+
+/// Looks for images that a kNN classifies by themselves, because they are among those that vote, and warns of them.
+/// Without held-out images those are meant that others of the training images are copies of.
+pub fn warn_of_copies(train: &dyn Source, held_out: Option<&dyn Source>) -> Copies {
+    let copies = match held_out {
+        Some(held_out) => Copies::of(held_out, train),
+        None => Copies::within(train),
+    };
+    let what = if held_out.is_some() { "held-out image" } else { "image" };
+    if let (Some(share), Some((copy, of))) = (copies.share(what), &copies.first) {
+        let (are, beside) = match (held_out.is_some(), copies.found) {
+            (true, 1) => ("is a training image too", "that image"),
+            (true, _) => ("are training images too", "those"),
+            (false, _) => ("have copies among the others", "those"),
+        };
+        output::note(&format!(
+            "warning: {share} {are}, byte for byte (the first: {copy} is {of}). The accuracy on {beside} says nothing about \
+             new images"
+        ));
+    }
+    copies
 }
 
 /// The same images as seen from any folder: a path or pattern from the root on.

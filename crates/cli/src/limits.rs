@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::proc;
 
+/// The name of the limit on addresses, which counts memory that was only reserved too.
+pub const ADDRESSES: &str = "ulimit -v";
+
 /// A limit that is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
@@ -27,7 +30,7 @@ pub fn all() -> Vec<Limit> {
 
 /// The limits of `ulimit -v` and `-d`, from the files of Linux's /proc.
 fn of_process(limits: &str, status: &str) -> Vec<Limit> {
-    let kinds = [("Max address space", "ulimit -v", "VmSize:"), ("Max data size", "ulimit -d", "VmData:")];
+    let kinds = [("Max address space", ADDRESSES, "VmSize:"), ("Max data size", "ulimit -d", "VmData:")];
     let limit = |&(line, name, used): &(&str, &str, &str)| {
         // The soft limit comes first; without one the word is `unlimited`.
         let most = proc::field(limits, line)?.split_whitespace().next()?.parse().ok()?;

@@ -14,6 +14,7 @@ mod features;
 mod images;
 mod inspect;
 mod limits;
+mod longer;
 mod memory;
 mod online_knn;
 mod outcome;

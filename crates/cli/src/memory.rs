@@ -16,6 +16,10 @@ use crate::proc;
 
 /// An estimate may be too high by this factor.
 const DOUBT: f64 = 0.8;
+/// Addresses that the C library's allocator reserves for a thread, used or not. `ulimit -v` counts them.
+const OF_A_THREAD: u64 = 64 << 20;
+/// Addresses of what no estimate counts: the program itself, evaluations, files that are read.
+const OF_THE_REST: u64 = 256 << 20;
 
 /// Bytes of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +81,7 @@ pub fn check_recipe(device: &Device, recipe: &Recipe) -> Result<(), CliError> {
     if let Some(warning) = judge_recipe(device, recipe)? {
         output::note(&warning);
     }
+    warn_of_addresses(SMALLER);
     Ok(())
 }
 
@@ -95,7 +100,32 @@ pub fn check_bytes(need: u64, smaller: &'static str) -> Result<(), CliError> {
     if let Some(warning) = judge(need, &memory, smaller)? {
         output::note(&warning);
     }
+    warn_of_addresses(smaller);
     Ok(())
+}
+
+/// Warns of a limit on addresses that threads alone may reach. Nothing can be said once it is reached: the program ends where
+/// it asks for memory. It is no error, since the allocator makes do with less while the work is small.
+fn warn_of_addresses(smaller: &str) {
+    let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    let limits = limits::all();
+    if let Some(warning) = limits.iter().find_map(|limit| addresses_warning(limit, threads, smaller)) {
+        output::note(&warning);
+    }
+}
+
+fn addresses_warning(limit: &Limit, cores: u64, smaller: &str) -> Option<String> {
+    // As many threads compute as load.
+    let needed = (2 * cores).saturating_mul(OF_A_THREAD).saturating_add(OF_THE_REST);
+    (limit.name == limits::ADDRESSES && limit.left < needed).then(|| {
+        format!(
+            "warning: {} leaves {} of addresses, and threads alone may reserve more. If the program ends with `memory \
+             allocation failed`: a higher {}, MALLOC_ARENA_MAX=1 in the environment, fewer --threads, or {smaller}",
+            limit.name,
+            bytes(limit.left),
+            limit.name
+        )
+    })
 }
 
 fn judge(need: u64, memory: &HostMemory, smaller: &'static str) -> Result<Option<String>, CliError> {
@@ -141,6 +171,16 @@ mod tests {
         let expected = HostMemory { total: GIB, available: GIB - 2000, swap: 0, limit: Some("ulimit -v".to_owned()) };
         assert_eq!(limited, expected);
         assert_eq!(limited.describe_total(), "1.0 GiB (ulimit -v)");
+    }
+
+    #[test]
+    fn few_addresses_are_warned_of_and_little_memory_by_itself_is_not() {
+        let limit = |name: &str, left| Limit { name: name.to_owned(), most: left, left };
+        let said = addresses_warning(&limit(limits::ADDRESSES, 300 << 20), 2, SMALLER).unwrap();
+        assert!(said.contains("ulimit -v leaves 300.0 MiB") && said.contains("MALLOC_ARENA_MAX=1"), "{said}");
+        assert_eq!(addresses_warning(&limit(limits::ADDRESSES, GIB), 2, SMALLER), None);
+        assert!(addresses_warning(&limit(limits::ADDRESSES, GIB), 64, SMALLER).is_some(), "more threads need more");
+        assert_eq!(addresses_warning(&limit("ulimit -d", 300 << 20), 2, SMALLER), None);
     }
 
     #[test]

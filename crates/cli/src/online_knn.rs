@@ -13,6 +13,7 @@ use tensor::{Device, ParamSet};
 use train::{Evaluation, Evaluator};
 
 use crate::error::CliError;
+use crate::images;
 use crate::output;
 
 /// What a network trained by this recipe sees of an image.
@@ -50,6 +51,7 @@ pub fn of_recipe(
         input: input_spec(recipe),
         read: ReadOptions { channels: recipe.channels(), orientation: recipe.orientation(), ..read },
     };
+    images::warn_of_copies(&*train, held_out.as_deref());
     let knn = OnlineKnn::new(train, held_out, options, host)?;
     if let Some(reason) = reason {
         output::note(&format!("kNN: judged on {}. {reason}", knn.describe()));
@@ -103,7 +105,6 @@ pub fn untrained(recipe: &Recipe, device: &Device) -> Result<(Vit, ParamSet), Co
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::images;
     use ssl::recipe::RawRecipe;
     use ssl::setup::learner_options;
     use tensor::ParamId;

@@ -9,7 +9,8 @@ use train::run::{BACKBONE_FILE, RunResult};
 use crate::output::shell;
 
 /// For people: the accuracies, where the weights are and what can be done with them, and last what the run is worth.
-pub fn table(result: &RunResult, run: &Path, data: &str, recipe: &Recipe) -> String {
+/// `longer` is the command of a longer run, where that is advised.
+pub fn table(result: &RunResult, run: &Path, data: &str, recipe: &Recipe, longer: Option<String>) -> String {
     let run = shell(&run.display().to_string());
     let data = shell(data);
     let mut text = match &result.knn {
@@ -35,6 +36,9 @@ pub fn table(result: &RunResult, run: &Path, data: &str, recipe: &Recipe) -> Str
     text += &format!("next      dino-vmf features --weights {run} --data {data} --out features.safetensors\n");
     if result.knn.is_some() {
         text += &format!("          dino-vmf eval knn --weights {run} --data {data}\n");
+    }
+    if let Some(command) = longer {
+        text += &format!("longer    {command}\n");
     }
     // Last, where it is read: what the run is worth.
     if let Some((_, advice)) = &result.judgement {

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use data::{Census, Source};
 use eval::{EvalError, ReadOptions};
 use serde_json::json;
 use ssl::pretraining::{self, Extras};
 use ssl::recipe::Recipe;
 use ssl::{method, view_plan::ViewShape};
 use train::Outcome;
-use train::run::{BACKBONE_FILE, RunFolder, RunResult};
+use train::run::{BACKBONE_FILE, CENSUS_FILE, Difference, RunError, RunFolder, RunResult};
 
 use crate::args::PretrainArgs;
 use crate::conclusion;
@@ -17,6 +18,7 @@ use crate::description;
 use crate::device::Chosen;
 use crate::error::CliError;
 use crate::images;
+use crate::longer;
 use crate::memory;
 use crate::online_knn::{self, OnlineEvaluation, input_spec};
 use crate::outcome;
@@ -46,7 +48,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     // Before there is a folder that holds these settings.
     memory::check_recipe(&device.device, &recipe)?;
     let out = named_out.unwrap_or_else(|| default_out(&args.recipe.data, &recipe));
-    let folder = RunFolder::open(&out, &recipe)?;
+    let folder = RunFolder::open(&out, &recipe).map_err(|error| other_data(error, &out, &*train))?;
 
     if let Some(result) = conclusion::finished(&folder, &recipe)? {
         output::note(&format!("{}: this run is finished; give another --out to train anew", text::shown(&out)));
@@ -54,6 +56,10 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     folder.discard_result()?;
+    // The images are still those that the run was begun with, or it would have been refused.
+    if !out.join(CENSUS_FILE).exists() {
+        folder.write(CENSUS_FILE, &Census::of(&*train).to_bytes())?;
+    }
     introduce(&device, &train.describe(), &recipe, &out);
     for difference in folder.changed() {
         output::note(&format!("changed from here on: {difference}"));
@@ -83,11 +89,11 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     if terminal.turned() > 0 {
         output::note(&output::turned(terminal.turned()));
     }
-    if images::have_changed(&args.recipe.data, facts.fingerprint) {
-        output::note(
-            "warning: the images are no longer those that this run began with. What it has seen is a mixture, and the same \
-             command will not continue it",
-        );
+    if let Some(changes) = images::changes(&args.recipe.data, facts.fingerprint, &out) {
+        output::note(&format!(
+            "warning: the images are no longer those that this run began with: {changes}. What it has seen is a mixture, and \
+             the same command will not continue it"
+        ));
     }
     let stopped = |step: u64| {
         let (word, advice) = conclusion::of_a_stop(&trainer, &recipe)?;
@@ -110,6 +116,18 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         Ok(result) => print(&result, args, &out, &recipe).map(|()| ExitCode::SUCCESS),
         Err(CliError::Eval(EvalError::Stopped)) => stopped(trainer.step()),
         Err(error) => Err(error),
+    }
+}
+
+/// The error of a folder that holds another run, with which images differ, where only those do or they do too.
+fn other_data(error: RunError, out: &Path, train: &dyn Source) -> CliError {
+    let differs = |differences: &[Difference]| differences.iter().any(|difference| difference.key.contains("images"));
+    match &error {
+        RunError::OtherRun { differences, .. } if differs(differences) => match images::changes_since(train, out) {
+            Some(changes) => CliError::OtherData { source: error, changes },
+            None => error.into(),
+        },
+        _ => error.into(),
     }
 }
 
@@ -160,7 +178,8 @@ fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path) {
 
 fn print(result: &RunResult, args: &PretrainArgs, out: &Path, recipe: &Recipe) -> Result<(), CliError> {
     if !args.json {
-        return output::result(&outcome::table(result, out, &args.recipe.data, recipe));
+        let longer = result.advised_epochs.map(|epochs| longer::command(args, recipe, out, epochs));
+        return output::result(&outcome::table(result, out, &args.recipe.data, recipe, longer));
     }
     let mut object = result.to_json();
     object["run"] = json!(text::shown(out));

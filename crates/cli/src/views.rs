@@ -13,7 +13,7 @@ use crate::error::CliError;
 use crate::images;
 use crate::memory;
 use crate::output;
-use crate::output_file::{self, Input};
+use crate::output_file::{self, Input, Kind};
 
 /// Draws and writes the picture.
 pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
@@ -24,7 +24,8 @@ pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
     let data = Input::data(&args.recipe.data);
     let recipe = args.recipe.recipe.as_deref().map(|path| Input::file("--recipe", path));
     output_file::check_outside(&args.out, &data)?;
-    output_file::check(&args.out, args.force, &recipe.into_iter().chain([data]).collect::<Vec<_>>())?;
+    let inputs: Vec<Input> = recipe.into_iter().chain([data]).collect();
+    let out = output_file::check(&args.out, Kind::Png, args.force, &inputs)?;
     let (source, recipe) = args.recipe.open_for_views(args.split)?;
     output_file::check_unlisted(&args.out, &args.recipe.data, &*source)?;
     let config = loader_config(&recipe);
@@ -33,7 +34,7 @@ pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
     let rows = rows(&source, &config, args.epoch.into(), images)?;
     images::say_news(&*source);
     let picture = sheet::draw(&rows, &config.views, !args.no_frames)?;
-    files::replace_with(&args.out, &sheet::to_png(&picture)?)
+    files::replace_with(&out, &sheet::to_png(&picture)?)
         .map_err(|source| CliError::Picture { path: args.out.clone(), source })?;
     output::result(&format!("{}\n{}", text::shown(&args.out), legend(&rows, &config, args)))
 }

@@ -77,7 +77,21 @@ pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights
             weights.loaded.vit.config().heads
         ));
     }
+    if let Some(unseen) = asked.image_size.and_then(|size| unseen_border(size, weights.loaded.vit.config().patch)) {
+        output::note(&format!("warning: {unseen}"));
+    }
     Ok(weights)
+}
+
+/// What of an input of this size the network does not see, because it does not fill a patch.
+fn unseen_border((height, width): (usize, usize), patch: usize) -> Option<String> {
+    let (rows, columns) = (height % patch, width % patch);
+    (rows + columns > 0).then(|| {
+        format!(
+            "--image-size {height}x{width} is no multiple of the network's patches of {patch} pixels: the last {rows} rows and \
+             {columns} columns are not seen"
+        )
+    })
 }
 
 /// Loads the teacher of a run's checkpoint, whose settings must be those that it was trained with.
@@ -190,4 +204,17 @@ fn run_of_checkpoint(path: &Path) -> Option<PathBuf> {
     let checkpoints = RunReader::open(run).ok()?.checkpoints().ok()?;
     let is_one = checkpoints.iter().any(|(_, file)| *file == absolute);
     is_one.then(|| run.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_border_that_fills_no_patch_is_told_of() {
+        assert_eq!(unseen_border((48, 64), 8), None);
+        let said = unseen_border((50, 64), 8).unwrap();
+        assert!(said.starts_with("--image-size 50x64 is no multiple of the network's patches of 8 pixels"), "{said}");
+        assert!(said.ends_with("the last 2 rows and 0 columns are not seen"), "{said}");
+    }
 }

@@ -71,10 +71,33 @@ fn a_uniform_teacher_is_not_called_wrong_in_the_first_steps() {
 fn a_healthy_run_without_labels_claims_no_more_than_that() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("images");
-    (0..8).for_each(|i| write_bmp(&data.join(format!("{i}.bmp")), 16, 7 * i));
+    (0..32).for_each(|i| write_bmp(&data.join(format!("{i}.bmp")), 16, 7 * i));
     let more = ["--data", data.to_str().unwrap(), "--epochs", "400", "--set", "checkpoint_minutes=9"];
-    let judged = ended(&folder.path().join("run"), &[&more[..], &["--set", "log_every=50"]].concat());
-    says(judged, "no_labels_healthy", &["No labels to judge by; nothing looks wrong", "Next: "]);
+    let more = [&more[..], &["--batch-size=32", "--set", "log_every=50"]].concat();
+    says(
+        ended(&folder.path().join("run"), &more),
+        "no_labels_healthy",
+        &["No labels to judge by; nothing looks wrong", "Next: "],
+    );
+}
+
+#[test]
+fn one_photograph_is_told_to_be_too_little_before_and_after() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, out) = (folder.path().join("images"), folder.path().join("run"));
+    write_bmp(&data.join("only.bmp"), 16, 7);
+    let more = ["--data", data.to_str().unwrap(), "--batch-size=1", "--epochs=9"];
+    assert!(small(&out, &more).succeeded().err.contains("warning: 1 image is hardly anything to learn from"));
+    says(ended(&out, &more), "too_few_images", &["a training on 1 image", "Next: hundreds of images"]);
+}
+
+#[test]
+fn a_short_run_with_a_learning_rate_of_ten_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("images");
+    (0..32).for_each(|i| write_bmp(&data.join(format!("{i}.bmp")), 16, 7 * i));
+    let more = ["--data", data.to_str().unwrap(), "--epochs=2", "--set", "lr=10"];
+    says(ended(&folder.path().join("run"), &more), "too_short", &["lr 10 is 20000 times DINO's 0.0005"]);
 }
 
 #[test]

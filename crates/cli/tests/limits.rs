@@ -70,13 +70,18 @@ fn a_limit_of_the_shell_counts_and_is_named() {
         assert!(error.contains("this needs about") && error.contains(&format!("ulimit {name}")), "{error}");
     }
     limited("-v 8000000", &args).succeeded();
+    // Reached, it ends the program without a word of ours, so that the word comes before.
+    let run = folder.path().join("under-a-limit").display().to_string();
+    let small = [&common::SMALL[..], &["--out", &run]].concat();
+    let said = limited("-v 300000", &small).err;
+    assert!(said.contains("warning: ulimit -v leaves ") && said.contains("MALLOC_ARENA_MAX=1"), "{said}");
     let said = limited("-v 4000000", &["doctor", "--device", "cpu"]).succeeded().out;
     assert!(said.contains("3.8 GiB (ulimit -v)"), "{said}");
 }
 
 #[test]
 fn a_variable_that_is_no_number_of_threads_is_an_error_for_every_command() {
-    for value in ["x", "100000"] {
+    for value in ["x", "100000", "0"] {
         for args in [&["doctor"][..], &["inspect", "nothing"], &["views", "--out", "x.png"]] {
             let mut command = program();
             command.env("RAYON_NUM_THREADS", value).args(args);

@@ -28,6 +28,37 @@ fn a_run_of_some_minutes_tries_its_speed_once_and_keeps_what_it_found() {
     assert_eq!(fs::read_to_string(folder.path().join("run/config.toml")).unwrap(), config);
 }
 
+#[cfg(unix)]
+#[test]
+fn the_advice_after_some_minutes_is_a_command_that_can_be_pasted() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("a run");
+    let data = ["pretrain", "--data=synthetic:train=64,test=12,size=16", "--device=cpu", "--set=head_hidden=64"];
+    let ended = run(&[&data[..], &["--minutes=0.1", "--out", out.to_str().unwrap()]].concat()).succeeded();
+    let command = ended.out.lines().find_map(|line| line.strip_prefix("longer    ")).expect("a command").to_owned();
+    let advised = ended.out.lines().last().unwrap();
+    // As a person has it: found by its name.
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dino-vmf"), folder.path().join("dino-vmf")).unwrap();
+    let mut shell = std::process::Command::new("/bin/bash");
+    shell.args(["-c", &format!("exec {command}")]).env("PATH", folder.path()).env("CUDA_VISIBLE_DEVICES", "");
+    let mut shell = shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let epochs = command.split("--epochs ").nth(1).unwrap().split(' ').next().unwrap();
+    let config = folder.path().join(format!("a run-{epochs}-epochs/config.toml"));
+    common::wait_until("the longer run has begun", || config.exists());
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    assert!(advised.contains(&format!("--epochs {epochs} ")), "{advised}");
+    let value = |config: &std::path::Path, key: &str| {
+        let text = fs::read_to_string(config).unwrap();
+        let line = text.lines().find(|line| line.split(' ').next() == Some(key)).unwrap().to_owned();
+        line.split('#').next().unwrap().split('=').nth(1).unwrap().trim().to_owned()
+    };
+    assert_eq!(value(&config, "epochs"), epochs);
+    for key in ["arch", "global_size", "local_size", "local_crops", "head_hidden", "batch_size"] {
+        assert_eq!(value(&config, key), value(&out.join("config.toml"), key), "{key}");
+    }
+}
+
 #[test]
 fn minutes_that_do_not_hold_one_pass_are_refused_with_the_time_that_it_takes() {
     let folder = tempfile::tempdir().unwrap();

@@ -81,3 +81,16 @@ fn a_run_from_before_images_were_turned_is_read_as_it_was() {
     };
     assert!(features(&old, "old.npy") == features(&unbroken, "unbroken.npy"), "the same bits");
 }
+
+#[test]
+fn loading_is_timed_for_the_orientation_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = photographs(folder.path());
+    let bench = |more: &[&str]| {
+        let line = ["bench", "data", "--data", &data, "--seconds", "0.1", "--batch-size", "24", "--local-crops", "0"];
+        run(&[&line[..], &["--global-size", "16", "--json"], more].concat()).json()
+    };
+    let (upright, stored) = (bench(&[]), bench(&["--orientation", "as-stored"]));
+    assert_eq!((&upright["orientation"], &upright["turned"]), (&"upright".into(), &21.into()));
+    assert_eq!((&stored["orientation"], &stored["turned"]), (&"as stored".into(), &0.into()));
+}

@@ -41,14 +41,15 @@ fn photos(folder: &Path) -> PathBuf {
 fn features_replace_an_existing_file_with_force_only() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("f.npy");
-    fs::write(&out, "a week of work").unwrap();
+    let old = b"\x93NUMPY: a week of work";
+    fs::write(&out, old).unwrap();
     let ended = features(&RUN.1, DATA, &out, &[]);
     assert!(!ended.err.contains("img/s"), "refused before the work is done: {}", ended.err);
     let message = ended.failed();
     assert!(message.contains("f.npy: exists already") && message.contains("--force replaces it"), "{message}");
-    assert_eq!(fs::read(&out).unwrap(), b"a week of work");
+    assert_eq!(fs::read(&out).unwrap(), old);
     features(&RUN.1, DATA, &out, &["--force"]).succeeded();
-    assert!(fs::read(&out).unwrap().starts_with(b"\x93NUMPY"));
+    assert!(fs::read(&out).unwrap().starts_with(b"\x93NUMPY\x01\x00"));
 
     let taken = folder.path().join("folder.npy");
     fs::create_dir(&taken).unwrap();
@@ -99,6 +100,45 @@ fn a_link_to_an_input_is_that_input() {
 }
 
 #[test]
+fn features_replace_features_and_no_other_kind_of_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let weights = folder.path().join("w.safetensors");
+    fs::copy(RUN.1.join("backbone.safetensors"), &weights).unwrap();
+    let before = fs::read(&weights).unwrap();
+    let ended = features(&RUN.1, DATA, &weights, &["--force"]);
+    assert!(!ended.err.contains("img/s"), "refused before the work is done: {}", ended.err);
+    let message = ended.failed();
+    assert!(message.contains("is no safetensors file of features, so that --force does not replace it"), "{message}");
+    assert_eq!(fs::read(&weights).unwrap(), before);
+    let out = folder.path().join("f.safetensors");
+    features(&RUN.1, DATA, &out, &[]).succeeded();
+    features(&RUN.1, DATA, &out, &["--force"]).succeeded();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_stays_and_what_it_leads_to_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (far, link) = (folder.path().join("disk/far"), folder.path().join("f.npy"));
+    fs::create_dir(folder.path().join("disk")).unwrap();
+    fs::write(&far, "").unwrap();
+    std::os::unix::fs::symlink(&far, &link).unwrap();
+    assert!(features(&RUN.1, DATA, &link, &[]).failed().contains("exists already"));
+    features(&RUN.1, DATA, &link, &["--force"]).succeeded();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(fs::read(&far).unwrap().starts_with(b"\x93NUMPY"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_place_that_cannot_be_written_to_is_refused_before_the_work_is_done() {
+    let ended = features(&RUN.1, DATA, Path::new("/proc/f.npy"), &[]);
+    assert!(!ended.err.contains("img/s"), "{}", ended.err);
+    let message = ended.failed();
+    assert!(message.contains("/proc/f.npy: cannot be written") && message.contains("where you may write"), "{message}");
+}
+
+#[test]
 fn nothing_writes_over_the_images() {
     let folder = tempfile::tempdir().unwrap();
     let photos = photos(folder.path());
@@ -127,12 +167,14 @@ fn nothing_writes_over_a_listed_image() {
     let photos = photos(folder.path());
     let list = folder.path().join("list.txt");
     fs::write(&list, "photos/1.bmp\nphotos/2.bmp\nphotos/0.png\n").unwrap();
+    // A picture, so that its kind does not protect it.
+    fs::write(photos.join("0.png"), b"\x89PNG\r\n\x1a\n and so on").unwrap();
     let before = content(&photos);
     let message = views(&list, &photos.join("0.png"), &["--force"]).failed();
     assert!(message.contains("is part of --data") && message.contains("list.txt"), "{message}");
     assert!(content(&photos) == before, "the images were changed");
     // A picture that the list does not name is nobody's input.
-    fs::write(photos.join("sheet.png"), "old").unwrap();
+    fs::write(photos.join("sheet.png"), b"\x89PNG\r\n\x1a\n: old").unwrap();
     views(&list, &photos.join("sheet.png"), &["--force"]).succeeded();
 }
 

@@ -7,7 +7,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 
-use common::{Finished, checkpoint, checkpoints, learnt, newest_step, program, small, small_command, wait_until};
+use common::{
+    Finished, checkpoint, checkpoints, inspected, learnt, newest_step, program, small, small_command, stop_early,
+    wait_until,
+};
 use tempfile::TempDir;
 
 const STEPS: u64 = 27;
@@ -25,14 +28,6 @@ fn start(out: &Path) -> Child {
 
 fn finished(child: Child) -> Finished {
     Finished::of(child.wait_with_output().unwrap())
-}
-
-/// A run that was stopped by a signal after a few steps; what it said.
-fn stop_early(run: &Path) -> Finished {
-    let child = start(run);
-    wait_until("a checkpoint", || checkpoints(run) > 0);
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
-    finished(child)
 }
 
 #[track_caller]
@@ -221,7 +216,8 @@ fn photographs_that_are_replaced_while_a_run_trains_are_told_of_at_its_end() {
     common::write_bmp(&photos.join("7.bmp"), 16, 99);
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
     let said = finished(child).err;
-    assert!(said.contains("the images are no longer those that this run began with"), "{said}");
+    let named = "the images are no longer those that this run began with: 1 image is another by the same name (7.bmp)";
+    assert!(said.contains(named), "{said}");
 }
 
 #[test]
@@ -257,11 +253,6 @@ fn a_run_that_stops_leaves_the_backbone_of_its_last_step() {
     }
     small(folder.path(), &[]).succeeded();
     assert_ends_as_the_reference(folder.path());
-}
-
-fn inspected(run: &Path) -> (serde_json::Value, String) {
-    let of = |more: &[&str]| Finished::of(program().arg("inspect").arg(run).args(more).output().unwrap());
-    (of(&["--json"]).json(), of(&[]).succeeded().out)
 }
 
 #[test]
@@ -322,6 +313,15 @@ fn a_photograph_that_was_replaced_is_other_data_and_a_copy_of_the_folder_is_not(
     common::write_bmp(&photos.join("3.bmp"), 16, 99);
     let message = train_on(&photos, &run).failed();
     assert!(message.contains("images (hash of names, sizes and contents): "), "{message}");
+    let named = "Of the images that the run was begun with: 1 image is another by the same name (3.bmp)";
+    assert!(message.contains(named), "{message}");
+    fs::rename(photos.join("5.bmp"), photos.join("five.bmp")).unwrap();
+    let message = train_on(&photos, &run).failed();
+    assert!(message.contains("(3.bmp), 1 image is new (five.bmp), 1 image is gone"), "{message}");
+    // A run of an earlier version has nothing that could tell.
+    fs::remove_file(run.join("images.census")).unwrap();
+    let message = train_on(&photos, &run).failed();
+    assert!(message.contains("images (hash") && !message.contains("Of the images"), "{message}");
 }
 
 #[cfg(target_os = "linux")]

@@ -219,6 +219,34 @@ fn images_of_formats_that_are_not_read_are_counted_by_kind() {
     assert!(source.remarks()[0].starts_with("passed over: 1 HEIC, 1 JPEG 2000"), "{:?}", source.remarks());
 }
 
+#[test]
+fn content_decides_what_a_file_that_is_passed_over_is_called() {
+    let folder = TempFolder::new();
+    folder.write_image("images/a.bmp", [1; 3]);
+    // What some phones export: a JPEG under the name of the format that it was converted from.
+    folder.write("images/IMG_1.heic", b"\xff\xd8\xff\xe0 and so on");
+    folder.write("images/IMG_2.heic", b"\0\0\0\x18ftypheic and so on");
+    folder.write_image("images/no-extension", [2; 3]);
+    folder.write("images/a.bmp.bak", b"BM, but no picture");
+    folder.write("images/weights.bin", b"x");
+    for companion in ["notes.txt", "labels.CSV", "a.json"] {
+        folder.write(&format!("images/{companion}"), b"\xff\xd8\xff\xe0: no matter what");
+    }
+    let open = || data::open(folder.0.join("images").to_str().unwrap(), Split::Train, 0);
+    let source = open().unwrap();
+    let remarks = source.remarks();
+    assert_eq!((source.len(), remarks.len()), (1, 3), "{remarks:?}");
+    assert!(remarks[0].starts_with("passed over: 1 HEIC, the first: IMG_2.heic"), "{remarks:?}");
+    assert!(
+        remarks[1].starts_with("passed over: 1 BMP, 1 JPEG by their content, but not by their names"),
+        "{remarks:?}"
+    );
+    assert!(remarks[2].starts_with("passed over: 2 other files that are no images by their names"), "{remarks:?}");
+    fs::remove_file(folder.0.join("images/a.bmp")).unwrap();
+    let message = open().err().unwrap().to_string();
+    assert!(message.contains("1 BMP, 1 JPEG by their content") && message.contains("saw 8 other file(s)"), "{message}");
+}
+
 #[cfg(unix)]
 #[test]
 fn links_that_lead_nowhere_are_counted() {

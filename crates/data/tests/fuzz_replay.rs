@@ -4,9 +4,12 @@
 //! A panic fails the test. That the changes are the same each time is the point: this is a guard, not a search; the
 //! search is `tools/fuzz`.
 
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+
 use data::source::fuzz;
 use random::{Key, Purpose, Stream};
-use std::path::{Path, PathBuf};
+use replay::folder;
 
 /// Changed inputs for every one in the corpus.
 const CHANGED: usize = 60;
@@ -16,24 +19,15 @@ const LONGEST: usize = 16 << 10;
 
 type Parse = fn(&[u8]);
 
-fn corpus(target: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
-}
-
 /// Runs the corpus of a target.
 fn replay(target: &str, parse: Parse) {
-    let folder = corpus(target);
-    let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    assert!(!paths.is_empty(), "{}: the corpus is empty", folder.display());
-    let inputs: Vec<Vec<u8>> = paths.iter().map(|path| std::fs::read(path).unwrap()).collect();
-    for (number, (path, input)) in paths.iter().zip(&inputs).enumerate() {
+    let inputs = replay::corpus(target);
+    for (number, (path, input)) in inputs.iter().enumerate() {
         println!("{}", path.display());
         parse(input);
         let mut random = Key::new(0, Purpose::Bench).sample(number as u64).stream();
         for _ in 0..CHANGED {
-            let other = &inputs[random.below(inputs.len() as u64) as usize];
+            let (_, other) = &inputs[random.below(inputs.len() as u64) as usize];
             let mut changed = input.clone();
             (0..=random.below(4)).for_each(|_| change(&mut changed, other, &mut random));
             parse(&changed);
@@ -131,7 +125,7 @@ const DECODERS: [(&str, Parse); 6] = [
 #[test]
 fn images_of_single_formats() {
     for (target, decode) in DECODERS {
-        if corpus(target).is_dir() {
+        if folder(target).is_dir() {
             replay(target, decode);
         }
     }
@@ -140,7 +134,7 @@ fn images_of_single_formats() {
 #[test]
 fn images_that_claim_to_be_of_another_format() {
     for (_, decode) in DECODERS {
-        for entry in std::fs::read_dir(corpus("image")).unwrap() {
+        for entry in std::fs::read_dir(folder("image")).unwrap() {
             decode(&std::fs::read(entry.unwrap().path()).unwrap());
         }
     }
@@ -152,7 +146,7 @@ fn images_that_claim_to_be_of_another_format() {
 fn every_corpus_is_replayed_somewhere() {
     let here = ["tar", "list", "idx", "cifar", "parquet", "cache", "pattern", "image", "synthetic", "gzip"];
     let elsewhere = ["weights", "recipe"];
-    for entry in std::fs::read_dir(corpus("")).unwrap() {
+    for entry in std::fs::read_dir(folder("")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let known = here.iter().chain(&elsewhere).copied().chain(DECODERS.map(|(target, _)| target));
         assert!(known.into_iter().any(|target| target == name), "fuzz/corpus/{name} is not replayed");

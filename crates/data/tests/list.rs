@@ -117,14 +117,44 @@ fn class_numbers_keep_their_value_and_names_are_sorted() {
 fn labels_that_are_missing_negative_or_enormous_are_not_used_and_that_is_said() {
     let folder = images();
     for (text, why) in [
-        ("a.bmp,1\nb.bmp,", "1 of 2 lines have none"),
+        ("a.bmp,1\nb.bmp,", "labels are not used: line 2 has no label: b.bmp,. Give it one, or remove the line"),
+        ("a.bmp,1\nb.bmp,\na.bmp,", "labels are not used: 2 of 3 lines have none; line 2 has no label: b.bmp,"),
         ("a.bmp,1\nb.bmp,-1", "class numbers go from 0 to 999999"),
         ("a.bmp,1\nb.bmp,99999999999", "class numbers go from 0 to 999999"),
     ] {
         let source = open_list(&folder, "x.csv", text).unwrap();
         assert!(source.class_names().is_empty() && source.label(0).is_none(), "{text}");
-        assert!(source.remarks()[0].contains(why), "{:?}", source.remarks());
+        assert!(source.remarks().iter().any(|remark| remark.contains(why)), "{:?}", source.remarks());
     }
+}
+
+#[test]
+fn a_line_that_lacks_the_label_of_the_others_is_named() {
+    let folder = images();
+    for (name, text) in [
+        ("x.txt", "# images\na.bmp 1\nb.bmp\nc d.bmp 0"),
+        ("x.txt", "# images\na.bmp\t1\nb.bmp\nc d.bmp\t0"),
+        ("x.txt", "# images\na.bmp,1\nb.bmp\nc d.bmp,0"),
+        ("x.tsv", "# images\na.bmp\t1\nb.bmp\nc d.bmp\t0"),
+    ] {
+        let source = open_list(&folder, name, text).unwrap();
+        assert_eq!((source.len(), source.name(2), source.label(0)), (3, "c d.bmp".to_owned(), None), "{text}");
+        assert_eq!(
+            source.remarks(),
+            ["labels are not used: line 3 has no label: b.bmp. Give it one, or remove the line"]
+        );
+    }
+}
+
+#[test]
+fn images_that_are_listed_again_are_counted() {
+    let folder = images();
+    let remarks = |text: &str| open_list(&folder, "x.txt", text).unwrap().remarks().to_vec();
+    assert!(remarks("a.bmp\nb.bmp").is_empty());
+    let said = remarks("a.bmp\nb.bmp\nb.bmp");
+    assert!(said[0].starts_with("1 line of the list names an image once more, the first: b.bmp."), "{said:?}");
+    let said = remarks("a.bmp 1\nb.bmp 2\nb.bmp 2\na.bmp 1\nb.bmp 1");
+    assert!(said[0].starts_with("3 lines of the list name an image once more, the first: b.bmp."), "{said:?}");
 }
 
 #[test]

@@ -89,7 +89,10 @@ pub enum EvalError {
         images: usize,
     },
     /// Images without a label, where the protocol compares labels.
-    #[error("{unlabelled} of {images} {which} images have no label: the images of a class go into one sub-folder each")]
+    #[error(
+        "{unlabelled} of {images} {which} images have no label: in a folder the images of a class go into one sub-folder each, \
+         in a list the label stands behind the path"
+    )]
     NoLabels {
         /// `training` or `test`.
         which: &'static str,

@@ -30,5 +30,5 @@ pub use normalization::Normalization;
 pub use online::{OnlineKnn, OnlineKnnOptions};
 pub use prepare::Preparation;
 pub use reading::{ReadOptions, ReadProgress};
-pub use save::{FEATURES_FORMAT, FeatureFormat, save};
+pub use save::{FEATURES_FORMAT, FeatureFormat, save, save_as};
 pub use subset::{Subset, is_labelled};

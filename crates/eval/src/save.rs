@@ -43,8 +43,19 @@ pub fn save(
     source: &dyn Source,
     network: &[(&'static str, String)],
 ) -> Result<(), EvalError> {
+    save_as(FeatureFormat::of(path)?, path, features, source, network)
+}
+
+/// The same in this format, whatever the file is called: it may be what a link of another name leads to.
+pub fn save_as(
+    format: FeatureFormat,
+    path: &Path,
+    features: &Features,
+    source: &dyn Source,
+    network: &[(&'static str, String)],
+) -> Result<(), EvalError> {
     let failed = |source| EvalError::Write { path: path.to_owned(), source };
-    match FeatureFormat::of(path)? {
+    match format {
         FeatureFormat::Npy => replace(path, |file| {
             file.write_all(&npy_header(features.len(), features.dim))?;
             write_values(file, features)

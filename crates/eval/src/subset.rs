@@ -74,6 +74,14 @@ impl Source for Subset {
         // The sample is a function of the source.
         self.source.fingerprint()
     }
+
+    fn stored_bytes(&self, index: usize) -> Option<u64> {
+        self.source.stored_bytes(*self.indices.get(index)?)
+    }
+
+    fn content_digest(&self, index: usize) -> Option<u64> {
+        self.source.content_digest(*self.indices.get(index)?)
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What the fuzzer has found so far, once more: every input of fuzz/corpus/recipe. A panic fails the test.
 
-use std::path::Path;
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
 
 fn parse(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
@@ -10,13 +11,5 @@ fn parse(bytes: &[u8]) {
 
 #[test]
 fn the_corpus_is_parsed_without_a_panic() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/recipe");
-    let mut inputs = 0;
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        let path = entry.unwrap().path();
-        println!("{}", path.display());
-        parse(&std::fs::read(&path).unwrap());
-        inputs += 1;
-    }
-    assert!(inputs > 0, "{}: the corpus is empty", folder.display());
+    replay::replay("recipe", parse);
 }

@@ -1,11 +1,11 @@
 //! The flags of the benchmarks.
 
 use clap::Args;
-use data::Decoding;
+use data::{Decoding, Orientation};
 use model::Arch;
 use ssl::recipe::ResidualStream;
 
-use super::{DeviceArgs, SOURCE, above_zero};
+use super::{DeviceArgs, SOURCE, above_zero, orientation};
 
 /// Sizes of the views of a benchmark.
 #[derive(Debug, Args)]
@@ -94,6 +94,9 @@ pub struct BenchDataArgs {
     /// Whether a JPEG much larger than all its views may be decoded smaller
     #[arg(long, value_name = "exact|fast", default_value = "exact", value_parser = decoding)]
     pub decoding: Decoding,
+    /// Whether photographs are turned as their EXIF data says
+    #[arg(long, value_name = "upright|as-stored", default_value = "upright", value_parser = orientation)]
+    pub orientation: Orientation,
     /// Leave colours, blur and solarisation to the GPU, as training on one does
     #[arg(long)]
     pub for_gpu: bool,

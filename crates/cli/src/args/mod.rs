@@ -13,6 +13,7 @@ pub use study::StudyArgs;
 
 use clap::{Args, Parser, Subcommand};
 use data::Orientation;
+use ssl::recipe::{NoSize, Size};
 
 use crate::device::MAX_THREADS;
 
@@ -99,14 +100,9 @@ const SOURCE: &str = "The images: a folder (searched to any depth), tar or parqu
                       'shard-{000..009}.tar', 'data/**/*.tar'), a folder of CIFAR or IDX files, a text file that lists images, or \
                       `synthetic` for images that the program makes";
 
-/// Height and width in pixels: `224`, or `40x80`.
-fn pixels(text: &str) -> Result<(usize, usize), String> {
-    let side = |text: &str| text.trim().parse().ok().filter(|side| (1..=16_384).contains(side));
-    let (height, width) = text.split_once(['x', 'X']).unwrap_or((text, text));
-    match (side(height), side(width)) {
-        (Some(height), Some(width)) => Ok((height, width)),
-        _ => Err("it must be a side from 1 to 16384, or two of them as HEIGHTxWIDTH, like 40x80".to_owned()),
-    }
+/// Height and width in pixels, as recipes have them: `224`, or `40x80`.
+fn pixels(text: &str) -> Result<(usize, usize), NoSize> {
+    text.parse().map(|Size { height, width }| (height, width))
 }
 
 fn orientation(name: &str) -> Result<Orientation, String> {
@@ -132,6 +128,13 @@ pub struct DoctorArgs {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn a_size_is_a_side_or_height_and_width() {
+        assert_eq!([pixels("224"), pixels(" 40 X80")], [Ok((224, 224)), Ok((40, 80))]);
+        assert!(["", "0", "x", "40x", "16385", "-3", "1x2x3", "40.5"].iter().all(|text| pixels(text).is_err()));
+        assert!(pixels("16385").unwrap_err().to_string().starts_with("it must be a side from 1 to 16384"));
+    }
 
     #[test]
     fn the_definition_is_consistent() {

@@ -24,7 +24,7 @@ pub struct FeaturesArgs {
     /// Which images, where the data is split into training and held-out ones
     #[arg(long, value_enum, default_value_t = SplitArg::Train)]
     pub split: SplitArg,
-    /// Replace the file if it exists. Inputs of the command are never replaced
+    /// Replace the file if it exists and holds features; of a link, what it leads to. Inputs are never replaced
     #[arg(long)]
     pub force: bool,
     /// What the network sees of an image.
@@ -179,9 +179,10 @@ The state of a run is running (a process is training it), finished, stopped (it 
 killed, or unfinished where that is not known. `step` is the last one in its log, `saved_step` the one it goes on from.
 
 With --json, `kind` says what W is:
-  run         path, run (its name), state, step, saved_step, total_steps, steps_per_epoch, data, recipe, metrics (the last
-              record of a step), knn_top1, checkpoints (file, step, bytes, sound, problem), backbone (bytes, step,
-              sound) and result; null where there is none
+  run         path, run (its name), state, problems (files that are not as the run left them), step, saved_step,
+              total_steps, steps_per_epoch, data, recipe, metrics (the last record of a step), knn_top1, checkpoints
+              (file, step, bytes, sound, problem), backbone (bytes, step, sound, problem) and result; null where there
+              is none
   checkpoint  path, bytes, tensors (name, element, shape), metadata, step, run, network (what it says of it), backbone
   weights     path, bytes, tensors, metadata, backbone (complete, width, blocks, heads, patch_size, image_size, channels,
               problem)

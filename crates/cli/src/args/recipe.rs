@@ -190,7 +190,7 @@ pub struct ViewsArgs {
     /// The epoch whose first images are shown, from 0
     #[arg(long, help_heading = PLAIN, value_name = "E", default_value_t = 0)]
     pub epoch: u32,
-    /// Replace the picture if it exists. Files of the data are never replaced
+    /// Replace the picture if it exists; of a link, what it leads to. Files of the data are never replaced
     #[arg(long, help_heading = PLAIN)]
     pub force: bool,
     /// Leave out the coloured frames that tell which part of the image a view shows

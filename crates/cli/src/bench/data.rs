@@ -30,8 +30,9 @@ struct Loaded {
     seconds: f64,
     /// Processor time of that, where the system tells.
     processor_seconds: Option<f64>,
-    /// Unreadable images met, from the start.
+    /// Unreadable images met, and images turned upright, from the start.
     bad: usize,
+    turned: usize,
     /// Memory in the course of it.
     resident: Vec<u64>,
     /// The most.
@@ -53,12 +54,16 @@ pub fn run(args: &BenchDataArgs) -> Result<(), CliError> {
             ..MultiCrop::dino()
         },
         decoding: args.decoding,
+        orientation: args.orientation,
         finish: !args.for_gpu,
         ..defaults
     };
     memory::check_bytes(config.memory(), memory::SMALLER_BATCHES)?;
     let loaded = load(source.clone(), &config, args.seconds)?;
     let cost = operations::measure(&*source, &config);
+    if loaded.turned > 0 {
+        output::note(&output::turned(loaded.turned));
+    }
     if args.json {
         output::json(&object(&*source, &config, &loaded, &cost))
     } else {
@@ -70,12 +75,14 @@ pub fn run(args: &BenchDataArgs) -> Result<(), CliError> {
 fn load(source: Arc<dyn Source>, config: &LoaderConfig, seconds: f64) -> Result<Loaded, CliError> {
     let read_every = READ_EVERY.max(seconds / READINGS);
     let mut loader = Loader::start(source, config.clone(), 0, 0, u64::MAX)?;
-    let mut loaded = Loaded { images: 0, seconds: 0.0, processor_seconds: None, bad: 0, resident: Vec::new(), peak: 0 };
+    let (images, bad, turned, resident) = (0, 0, 0, Vec::new());
+    let mut loaded = Loaded { images, seconds: 0.0, processor_seconds: None, bad, turned, resident, peak: 0 };
     let mut start: Option<(Instant, Option<f64>)> = None;
     let mut last_reading = 0.0;
     while loaded.images == 0 || loaded.seconds < seconds {
         let Some(batch) = loader.next()? else { break };
         loaded.bad += batch.substituted.len();
+        loaded.turned += batch.turned;
         loader.recycle(batch);
         // The clock starts with the first batch: from then on all workers are busy.
         let Some((begun, processor_before)) = start else {
@@ -133,6 +140,7 @@ fn object(source: &dyn Source, config: &LoaderConfig, loaded: &Loaded, cost: &Co
         "global_size": config.views.global_size.0, "local_size": config.views.local_size.0,
         "decoding": config.decoding.name(), "for_gpu": !config.finish,
         "seconds": loaded.seconds, "images": loaded.images, "bad": loaded.bad,
+        "orientation": config.orientation.name(), "turned": loaded.turned,
         "source": source.describe(), "source_images": source.len(),
         "peak_memory_bytes": loaded.peak, "resident_bytes": loaded.resident,
         "worker_microseconds": loaded.worker_microseconds(config),

@@ -3,7 +3,7 @@
 use data::augment::{self, Blur};
 use data::decode::{DecodeLimits, Decoder, Reduction};
 use data::views::{Adjustment, ViewMaker, ViewParams, reduction};
-use data::{Decoding, Image, LoaderConfig, ReadError, Source, Stored};
+use data::{Decoding, Image, LoaderConfig, Orientation, ReadError, Reader, Source, Stored};
 use random::{Key, Purpose};
 
 use super::usage;
@@ -117,12 +117,17 @@ pub struct Cost {
 /// Times the operations on a sample of the images; those that cannot be read are left out.
 pub fn measure(source: &dyn Source, config: &LoaderConfig) -> Cost {
     let (mut images, mut sums) = (0, Times::default());
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(config.orientation);
+    let mut reader = Reader::new(DecodeLimits::default(), RGB).oriented(config.orientation);
+    let mut image = Image::black(1, 1, RGB);
     for index in (0..source.len()).step_by(source.len().div_ceil(SAMPLE).max(1)) {
         // Once without a clock: the views of an image follow from its size. The loader has reported what is unreadable.
-        let Ok(Image { height, width, .. }) = source.read(index) else { continue };
+        if reader.read(source, index, &mut image).is_err() {
+            continue;
+        }
+        let full = (image.height, image.width);
         let passes: Result<Vec<Times>, ReadError> =
-            (0..PASSES).map(|_| bench.pass(source, index, (height, width), config)).collect();
+            (0..PASSES).map(|_| bench.pass(source, index, full, config)).collect();
         let Ok(passes) = passes else { continue };
         images += 1;
         for (i, sum) in sums.0.iter_mut().enumerate() {
@@ -145,11 +150,11 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> Self {
+    fn new(orientation: Orientation) -> Self {
         let (limits, blank) = (DecodeLimits::default(), Image::black(1, 1, RGB));
         Self {
             limits,
-            decoder: Decoder::new(limits, RGB),
+            decoder: Decoder::new(limits, RGB).oriented(orientation),
             bytes: Vec::new(),
             image: blank.clone(),
             maker: ViewMaker::default(),
@@ -235,7 +240,7 @@ mod tests {
     fn what_is_timed_is_what_the_loader_does() {
         let source = crate::images::open("synthetic:train=2,size=40", Split::Train).unwrap();
         let recipe = MultiCrop { global_size: (24, 24), local_size: (12, 12), ..MultiCrop::dino() };
-        let mut bench = Bench { image: source.read(0).unwrap(), ..Bench::new() };
+        let mut bench = Bench { image: source.read(0).unwrap(), ..Bench::new(Orientation::Upright) };
         let (mut times, key) = (Times::default(), Key::new(3, Purpose::View));
         for view in 0..recipe.count() {
             let params = recipe.draw(view, bench.image.height, bench.image.width, key);

@@ -1,5 +1,6 @@
 //! `inspect`: what a weights file or a run holds.
 
+mod backbone;
 mod file;
 mod run;
 

@@ -4,14 +4,15 @@ use std::fmt::Write;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use model::weights::WeightsFile;
 use serde_json::{Map, Value, json};
 use ssl::recipe::{self, Recipe};
 use ssl::setup::vit_config;
 use text::{bytes, count, thousands};
-use train::run::{Activity, BACKBONE_FILE, Damage, Identity, RunReader, RunResult};
+use train::run::{Activity, Damage, Identity, RunConfig, RunReader, RunResult};
 
+use super::backbone::BackboneAccount;
 use super::network;
+use crate::description;
 use crate::error::CliError;
 
 /// What there is to tell.
@@ -19,6 +20,12 @@ pub struct RunAccount {
     path: String,
     recipe: Recipe,
     identity: Option<Identity>,
+    /// Steps of the whole run.
+    total: u64,
+    /// What in the folder is not as the run left it.
+    problems: Vec<String>,
+    /// Whether its settings are no longer those that it was begun with.
+    is_edited: bool,
     state: RunState,
     /// The last step in its log.
     logged: Option<u64>,
@@ -31,36 +38,6 @@ pub struct RunAccount {
     last: Vec<Value>,
     result: Option<RunResult>,
     backbone: Option<BackboneAccount>,
-}
-
-/// The backbone that a run has handed over.
-struct BackboneAccount {
-    bytes: u64,
-    /// The step that it is of, as the file says it; none at the end of a run.
-    step: Option<String>,
-    /// Whether it is what was written; none where that is not known.
-    is_sound: Option<bool>,
-}
-
-impl BackboneAccount {
-    fn of(run: &RunReader, result: Option<&RunResult>) -> Option<Self> {
-        let path = run.root().join(BACKBONE_FILE);
-        let bytes = path.metadata().ok()?.len();
-        let file = WeightsFile::open(&path).ok();
-        let known = result.filter(|result| result.backbone.is_some()).map(|result| run.has_backbone_of(result));
-        let step = file.as_ref().and_then(|file| file.metadata().get("step").cloned());
-        Some(Self { bytes, step, is_sound: if file.is_some() { known } else { Some(false) } })
-    }
-
-    fn text(&self) -> String {
-        let step = self.step.as_ref().map_or("of the last step".to_owned(), |step| format!("of step {step}"));
-        let state = match self.is_sound {
-            Some(true) => ", sound",
-            Some(false) => ", damaged: the command that started the run makes it again",
-            None => "",
-        };
-        format!("{BACKBONE_FILE}  {}  {step}{state}", bytes(self.bytes))
-    }
 }
 
 /// A file among the checkpoints.
@@ -115,11 +92,25 @@ impl RunAccount {
         // Asked first: a run that ends while it is looked at has then written what is read below.
         let activity = run.activity();
         let recipe = recipe::of_run(&run)?;
-        let (mut saved, mut checkpoints) = (None, Vec::new());
-        let total = recipe.total_steps();
+        let identity = run.identity()?;
+        // Settings can be edited; the name of the run is left alone.
+        let total = identity.as_ref().map_or(recipe.total_steps(), |identity| identity.steps);
+        let (result, mut problems) = match run.checked_result(total) {
+            Ok(result) => (result, Vec::new()),
+            Err(error) => (None, vec![format!("{error}. The command that started the run judges it again")]),
+        };
+        let mut backbone = BackboneAccount::of(&run, result.as_ref(), total);
+        let (mut saved, mut checkpoints, mut trained_with) = (None, Vec::new(), None);
         for (step, file) in run.checkpoints()? {
             let problem = match run.checkpoint(&file)? {
-                Ok(checkpoint) => checkpoint.misplaced(step, total).map(|(problem, _)| problem),
+                Ok(checkpoint) => {
+                    let problem = checkpoint.misplaced(step, total).map(|(problem, _)| problem);
+                    if problem.is_none() {
+                        backbone.iter_mut().for_each(|backbone| backbone.compare(&checkpoint));
+                        trained_with = trained_with.or_else(|| description::of_checkpoint(checkpoint.state()));
+                    }
+                    problem
+                }
                 // The run is going on, and has removed it since.
                 Err(Damage::Io(error)) if error.kind() == ErrorKind::NotFound => continue,
                 Err(damage) => Some(damage.to_string()),
@@ -136,12 +127,25 @@ impl RunAccount {
             let last = if record.get("knn_top1").is_some() { &mut accuracies } else { &mut losses };
             *last = Some(record);
         })?;
-        let result = run.result(total);
-        let backbone = BackboneAccount::of(&run, result.as_ref());
+        if let Some(backbone) = &mut backbone {
+            backbone.compare_with_last(logged.max(saved).max(run.last_saved()).unwrap_or(0));
+            problems.extend(backbone.problem());
+        }
+        let edited = identity.as_ref().and_then(|identity| edited(identity, &recipe));
+        let is_edited = edited.is_some();
+        if let Some(mut edited) = edited {
+            if let Some((key, said, now)) = description::difference(&trained_with.unwrap_or_default(), &recipe)? {
+                edited += &format!(". It was trained with {key} {said}, and config.toml now means {now}");
+            }
+            problems.insert(0, edited);
+        }
         Ok(Self {
             backbone,
             path: text::shown(path).to_string(),
-            identity: run.identity()?,
+            identity,
+            total,
+            problems,
+            is_edited,
             state: RunState::of(activity, result.is_some()),
             last: losses.into_iter().chain(accuracies).collect(),
             logged,
@@ -156,7 +160,7 @@ impl RunAccount {
     /// The last step that the run is known to have done.
     fn step(&self) -> u64 {
         match self.state {
-            RunState::Finished => self.recipe.total_steps(),
+            RunState::Finished => self.total,
             _ => self.logged.max(self.saved).unwrap_or(0),
         }
     }
@@ -165,6 +169,9 @@ impl RunAccount {
     pub fn text(&self) -> Result<String, CliError> {
         let (recipe, facts) = (&self.recipe, self.recipe.facts());
         let mut text = format!("{}: a run of {}\n", self.path, in_words(recipe)?);
+        for problem in &self.problems {
+            line(&mut text, "warning", problem);
+        }
         let labels = if facts.labelled { "labelled" } else { "without labels" };
         let source = recipe.source().map_or(String::new(), |source| format!("{}: ", text::printable(source)));
         let data = format!("{source}{}, {} (the median), {labels}", count(facts.images, "image"), facts.size());
@@ -202,9 +209,10 @@ impl RunAccount {
     }
 
     fn progress(&self) -> String {
-        let (step, total) = (self.step(), self.recipe.total_steps());
+        let (step, total) = (self.step(), self.total);
         let is_lost = self.saved.is_none() && !self.checkpoints.is_empty();
         let goes_on = match self.saved {
+            Some(_) if self.is_edited => "it is not continued while its settings are not its own".to_owned(),
             Some(saved) => format!("the command that started it continues it after step {}", thousands(saved)),
             None if is_lost => "no checkpoint can be used: it cannot be continued".to_owned(),
             None if self.are_gone => "its checkpoints are gone: it cannot be continued without them".to_owned(),
@@ -241,9 +249,10 @@ impl RunAccount {
             "path": self.path,
             "run": self.identity.as_ref().map(|identity| &identity.run),
             "state": self.state.word(),
+            "problems": self.problems,
             "step": self.step(),
             "saved_step": self.saved,
-            "total_steps": self.recipe.total_steps(),
+            "total_steps": self.total,
             "steps_per_epoch": self.recipe.steps_per_epoch(),
             "data": {
                 "source": self.recipe.source(), "images": facts.images, "height": facts.height, "width": facts.width,
@@ -253,10 +262,34 @@ impl RunAccount {
             "metrics": self.last.first(),
             "knn_top1": self.last.iter().rev().find_map(|record| record.get("knn_top1")),
             "checkpoints": self.checkpoints.iter().map(checkpoint).collect::<Vec<_>>(),
-            "backbone": self.backbone.as_ref().map(|b| json!({ "bytes": b.bytes, "step": b.step, "sound": b.is_sound })),
+            "backbone": self.backbone.as_ref().map(BackboneAccount::json),
             "result": self.result.as_ref().map(RunResult::to_json),
         })
     }
+}
+
+/// How the settings in a folder differ from those that its run was begun with, of which only digests are kept; none where
+/// they do not.
+fn edited(identity: &Identity, recipe: &Recipe) -> Option<String> {
+    let (begun, now) = (&identity.digests, recipe.digests());
+    let mut differ = Vec::new();
+    if identity.steps != recipe.total_steps() {
+        let (begun, now) = (thousands(identity.steps), thousands(recipe.total_steps()));
+        differ.push(format!("it means {now} steps, and the run has {begun}"));
+    }
+    if begun.recipe != now.recipe {
+        differ.push("values that shape the result are others".to_owned());
+    }
+    if begun.data != now.data {
+        differ.push("it names other data".to_owned());
+    }
+    (!differ.is_empty()).then(|| {
+        format!(
+            "config.toml is not what this run was begun with: {}. What is told below of data and recipe is the edited file; \
+             put it back as it was",
+            differ.join(", ")
+        )
+    })
 }
 
 fn line(text: &mut String, title: &str, content: &str) {

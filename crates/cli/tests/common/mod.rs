@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -184,6 +184,22 @@ pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
         assert!(Instant::now() < deadline, "{what}: not within a minute");
         sleep(Duration::from_millis(1));
     }
+}
+
+/// The small run, stopped by a signal after a few steps; what it said.
+pub fn stop_early(run: &Path) -> Finished {
+    let child =
+        small_command(run, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    wait_until("a checkpoint", || checkpoints(run) > 0);
+    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill is there");
+    assert!(killed.success());
+    Finished::of(child.wait_with_output().expect("it ends"))
+}
+
+/// What `inspect` tells of a run: to scripts and to people.
+pub fn inspected(run: &Path) -> (Value, String) {
+    let of = |more: &[&str]| Finished::of(program().arg("inspect").arg(run).args(more).output().unwrap());
+    (of(&["--json"]).json(), of(&[]).succeeded().out)
 }
 
 /// Everything below a folder, by name, with its content.

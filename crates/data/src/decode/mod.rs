@@ -222,6 +222,15 @@ pub fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<Image, DecodeError>
     Ok(image)
 }
 
+/// The format of a file that begins so, if it is one that is read; 32 bytes tell.
+pub(crate) fn format_of(start: &[u8]) -> Option<&'static str> {
+    let is_bmp_header = || matches!(start.get(14..18), Some([12 | 40 | 52 | 56 | 64 | 108 | 124, 0, 0, 0]));
+    Format::of(start)
+        // Many a text begins with the two letters of a BMP.
+        .filter(|format| !matches!(format, Format::Other(_, image::ImageFormat::Bmp)) || is_bmp_header())
+        .map(|format| format.name())
+}
+
 /// A format by its signature.
 #[derive(Clone, Copy)]
 enum Format {

@@ -81,6 +81,16 @@ impl Source for BothSplits {
         hash.finish()
     }
 
+    fn stored_bytes(&self, index: usize) -> Option<u64> {
+        let (source, number, _) = self.place(index);
+        source.stored_bytes(number)
+    }
+
+    fn content_digest(&self, index: usize) -> Option<u64> {
+        let (source, number, _) = self.place(index);
+        source.content_digest(number)
+    }
+
     fn remarks(&self) -> &[String] {
         &self.remarks
     }

@@ -33,7 +33,7 @@ pub(super) fn digests(count: usize, digest: impl Fn(usize) -> io::Result<u64> + 
 }
 
 /// Number `i` of `taken` images that are spread evenly over `count`.
-fn nth(i: usize, taken: usize, count: usize) -> usize {
+pub(super) fn nth(i: usize, taken: usize, count: usize) -> usize {
     (i as u128 * count as u128 / taken as u128) as usize
 }
 

@@ -32,15 +32,22 @@ pub(super) fn read(
 
 /// Digests of what is in many files: see [`content`].
 pub(super) fn contents(count: usize, path: impl Fn(usize) -> PathBuf + Sync) -> Vec<u64> {
-    content::digests(count, |i| {
-        let path = path(i);
-        let about = fs::metadata(&path)?;
-        if !about.is_file() {
-            // Opening a pipe would wait for somebody to write to it.
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        content::digest(&File::open(&path)?, about.len())
-    })
+    content::digests(count, |i| content_of(&path(i)))
+}
+
+/// The digest of what is in a file.
+pub(super) fn content_of(path: &Path) -> io::Result<u64> {
+    let about = fs::metadata(path)?;
+    if !about.is_file() {
+        // Opening a pipe would wait for somebody to write to it.
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    content::digest(&File::open(path)?, about.len())
+}
+
+/// The size of a file.
+pub(super) fn size_of(path: &Path) -> Option<u64> {
+    fs::metadata(path).ok().filter(|about| about.is_file()).map(|about| about.len())
 }
 
 /// Sizes of many files. One that cannot be asked counts as size 0.

@@ -63,7 +63,7 @@ impl FolderSource {
         if index.entries.is_empty() {
             return Err(no_images(root, index));
         }
-        remarks.extend(index.passed_over.remark());
+        remarks.extend(index.passed_over.remarks());
         if let Some(first) = &index.first_broken {
             remarks.push(format!(
                 "{} image(s) left out that are links and lead nowhere, the first: {first}",
@@ -95,7 +95,10 @@ impl FolderSource {
 /// The error for a folder without images.
 fn no_images(path: PathBuf, index: Index) -> OpenError {
     let Some(container) = index.container else {
-        let passed_over = index.passed_over.remark();
+        // Others are counted by the error itself.
+        let said: Vec<String> =
+            [index.passed_over.remark(), index.passed_over.remark_on_names()].into_iter().flatten().collect();
+        let passed_over = (!said.is_empty()).then(|| said.join(". "));
         return OpenError::NoImages { path, others: index.others, first_other: index.first_other, passed_over };
     };
     let container = path.join(container);
@@ -220,6 +223,14 @@ impl Source for FolderSource {
             hash.add_classes(&self.class_names);
             hash.finish()
         })
+    }
+
+    fn stored_bytes(&self, index: usize) -> Option<u64> {
+        (index < self.len()).then(|| files::size_of(&self.root.join(self.relative(index)))).flatten()
+    }
+
+    fn content_digest(&self, index: usize) -> Option<u64> {
+        (index < self.len()).then(|| files::content_of(&self.root.join(self.relative(index))).ok()).flatten()
     }
 
     fn remarks(&self) -> &[String] {

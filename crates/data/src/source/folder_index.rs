@@ -37,7 +37,7 @@ pub(super) struct Index {
     pub others: usize,
     /// The first of them.
     pub first_other: Option<String>,
-    /// Those among them that are images of a format that is not read.
+    /// What to say of those that may be missed.
     pub passed_over: PassedOver,
     /// Links that lead nowhere and would be images by their name, and the first of them.
     pub broken: usize,
@@ -80,7 +80,7 @@ pub(super) fn list(root: &Path) -> Result<Index, OpenError> {
                     let path = folder.join(&name);
                     first_other.get_or_insert_with(|| shown(&path).into_owned());
                     let extension = Path::new(&name).extension().and_then(OsStr::to_str).unwrap_or_default();
-                    passed_over.add(extension, || shown(&path).into_owned());
+                    passed_over.add_file(extension, &root.join(&path), || shown(&path).into_owned());
                     if container.is_none() && is_container(&name.to_string_lossy()) {
                         container = Some(path);
                     }

@@ -6,9 +6,11 @@
 mod annotations;
 mod both;
 mod cache;
+mod census;
 mod checksums;
 mod cifar;
 mod content;
+mod copies;
 mod error;
 mod files;
 mod folder;
@@ -35,6 +37,8 @@ mod synthetic;
 mod tar;
 mod unpacking;
 
+pub use census::{Census, Changes};
+pub use copies::Copies;
 pub use error::{OpenError, ReadError};
 pub use folder::FolderSource;
 pub use open::{open, open_all, open_all_cached, open_cached};
@@ -84,6 +88,18 @@ pub trait Source: Send + Sync {
     /// A hash of names, sizes, labels and contents: a resumed run checks that its data is still the same. Where there are
     /// very many images, the contents of some stand for all.
     fn fingerprint(&self) -> u64;
+
+    /// Bytes of image `index` as it is stored; none where it is made rather than stored, or cannot be asked.
+    fn stored_bytes(&self, index: usize) -> Option<u64> {
+        _ = index;
+        None
+    }
+
+    /// A digest of those bytes, or of pieces where they are many; none where there are none.
+    fn content_digest(&self, index: usize) -> Option<u64> {
+        _ = index;
+        None
+    }
 
     /// Warnings about the data that are no errors: members left out, an index that could not be cached.
     fn remarks(&self) -> &[String] {

@@ -137,6 +137,14 @@ impl RangeSource {
         Self { spec, table, shelf, fingerprint: OnceLock::new(), repeated: OnceLock::new() }
     }
 
+    /// The digest of an image's bytes: see [`content`].
+    fn digest(&self, range: &Range) -> io::Result<u64> {
+        content::digest_by(range.bytes, |start, length, piece| {
+            let offset = range.offset.checked_add(start).ok_or(io::ErrorKind::InvalidInput)?;
+            self.shelf.read(&self.table, &Range { offset, bytes: length, ..*range }, piece)
+        })
+    }
+
     /// What tells an image from those before it that have the same name: an archive may hold a name twice, and a table
     /// anything. Nothing for the first of a name.
     fn repetition(&self, index: usize) -> Option<u32> {
@@ -226,17 +234,18 @@ impl Source for RangeSource {
                 let name = self.table.names.get(index).unwrap_or_default();
                 hash.add_entry(name.as_bytes(), range.bytes, self.label(index));
             }
-            let digest = |index: usize| {
-                let range = self.table.ranges[index];
-                content::digest_by(range.bytes, |start, length, piece| {
-                    let offset = range.offset.checked_add(start).ok_or(io::ErrorKind::InvalidInput)?;
-                    self.shelf.read(&self.table, &Range { offset, bytes: length, ..range }, piece)
-                })
-            };
-            hash.add_contents(&content::digests(self.len(), digest));
+            hash.add_contents(&content::digests(self.len(), |index| self.digest(&self.table.ranges[index])));
             hash.add_classes(&self.table.class_names);
             hash.finish()
         })
+    }
+
+    fn stored_bytes(&self, index: usize) -> Option<u64> {
+        self.table.ranges.get(index).map(|range| range.bytes)
+    }
+
+    fn content_digest(&self, index: usize) -> Option<u64> {
+        self.digest(self.table.ranges.get(index)?).ok()
     }
 
     fn remarks(&self) -> &[String] {

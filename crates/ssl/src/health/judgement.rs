@@ -23,6 +23,10 @@ const NOTHING: f64 = 1e-6;
 /// Global views of more pixels a side are what takes the time of a step.
 const LARGE_VIEW: usize = 96;
 
+/// Fewer images say too little of what others look like. A choice rather than a measurement: with so few, a network can
+/// learn every one of them by heart, and the numbers of its training look well all the same.
+pub const FEW_IMAGES: usize = 32;
+
 /// What to do about a setting that was wrong.
 const ANEW: &str = "another --out with that changed";
 
@@ -58,6 +62,8 @@ pub enum Kind {
     Collapsed,
     /// The weights are where they began.
     DidNotMove,
+    /// Nothing looks wrong, and that says nothing: there are hardly any images, and no labels.
+    TooFewImages,
     /// Nothing looks wrong, and without labels no more can be said.
     NoLabelsHealthy,
     /// Nothing looks wrong, and the accuracies could not be computed or cannot tell.
@@ -76,6 +82,7 @@ impl Kind {
             Kind::BelowRawPixels => "below_raw_pixels",
             Kind::Collapsed => "collapsed",
             Kind::DidNotMove => "did_not_move",
+            Kind::TooFewImages => "too_few_images",
             Kind::NoLabelsHealthy => "no_labels_healthy",
             Kind::NotJudged => "not_judged",
             Kind::Unfinished => "unfinished",
@@ -92,6 +99,8 @@ pub struct Judgement {
     pub advice: String,
     /// What is wrong by the last numbers of the log, in words.
     pub verdict: Option<String>,
+    /// The epochs of the longer run that the advice is to train.
+    pub epochs: Option<usize>,
 }
 
 impl fmt::Display for Judgement {
@@ -103,8 +112,20 @@ impl fmt::Display for Judgement {
 /// Judges a run.
 pub fn judge(evidence: &Evidence<'_>) -> Judgement {
     let seen = Seen::of(evidence);
-    let (kind, advice) = seen.judged();
-    Judgement { kind, advice, verdict: seen.words }
+    let Said { kind, advice, epochs } = seen.judged();
+    Judgement { kind, advice, verdict: seen.words, epochs }
+}
+
+/// A judgement without what was seen.
+struct Said {
+    kind: Kind,
+    advice: String,
+    epochs: Option<usize>,
+}
+
+/// A judgement whose advice is not a longer run.
+fn said(kind: Kind, advice: String) -> Said {
+    Said { kind, advice, epochs: None }
 }
 
 /// The evidence, looked at.
@@ -132,20 +153,32 @@ impl<'a> Seen<'a> {
         Self { evidence, course, vitals, rank, verdict, words, needed }
     }
 
-    fn judged(&self) -> (Kind, String) {
+    fn judged(&self) -> Said {
         if !self.evidence.is_finished {
-            return (Kind::Unfinished, self.unfinished());
+            return said(Kind::Unfinished, self.unfinished());
         }
         if let Some(why) = self.stood_still() {
-            return (Kind::DidNotMove, format!("Did not move: {why}"));
+            return said(Kind::DidNotMove, format!("Did not move: {why}"));
         }
         if let Some(words) = &self.words {
-            return (Kind::Collapsed, format!("Collapsed: at the end {words}. Next: {ANEW}"));
+            return said(Kind::Collapsed, format!("Collapsed: at the end {words}. Next: {ANEW}"));
         }
         match self.evidence.knn {
             Some(knn) => self.by_accuracy(&Accuracy::of(knn)),
             None => self.without_accuracy(),
         }
+    }
+
+    /// What speaks against the settings although the numbers look well: the learning rate.
+    fn doubt(&self) -> Option<String> {
+        match &self.vitals {
+            Some(vitals) => self.course.fast_cause(vitals),
+            None => self.course.high_lr_in_words(),
+        }
+    }
+
+    fn has_few_images(&self) -> bool {
+        self.evidence.recipe.facts().images < FEW_IMAGES
     }
 
     fn is_short(&self) -> bool {
@@ -187,33 +220,42 @@ impl<'a> Seen<'a> {
         })
     }
 
-    fn by_accuracy(&self, found: &Accuracy) -> (Kind, String) {
+    fn by_accuracy(&self, found: &Accuracy) -> Said {
         let trend = Trend::of(self.evidence.log);
         let is_rising = trend.is_rising(found.margin);
         if found.beats_both() {
-            let next = match is_rising || self.is_short() {
-                true => format!("more of the same: --epochs {} in another --out", self.longer()),
-                false => "use its features, as above".to_owned(),
+            let epochs = (is_rising || self.is_short()).then(|| self.longer());
+            let next = match epochs {
+                Some(epochs) => format!("more of the same: --epochs {epochs} in another --out"),
+                None => "use its features, as above".to_owned(),
             };
             let still = if is_rising { " and was still rising" } else { "" };
-            return (Kind::Learnt, format!("Learnt: {found}{still}. Next: {next}"));
+            return Said { kind: Kind::Learnt, advice: format!("Learnt: {found}{still}. Next: {next}"), epochs };
         }
+        let doubt = self.doubt();
         if let Some(why) = found.says_nothing() {
-            let advice =
-                format!("Not judged: {why} ({found}). Next: `dino-vmf eval knn` on more images, or on harder labels");
-            return (Kind::NotJudged, advice);
+            let doubt = doubt.map_or(String::new(), |doubt| format!(". {doubt}"));
+            let next = "`dino-vmf eval knn` on more images, or on harder labels";
+            return said(Kind::NotJudged, format!("Not judged: {why} ({found}){doubt}. Next: {next}"));
         }
-        let cause = self.vitals.as_ref().and_then(|vitals| self.course.fast_cause(vitals));
-        if let Some(cause) = cause.filter(|_| found.is_worse_than_untrained()) {
+        if let Some(cause) = doubt.filter(|_| found.is_worse_than_untrained()) {
             let advice = format!("Collapsed: training has ruined the features ({found}). {cause}. Next: {ANEW}");
-            return (Kind::Collapsed, advice);
+            return said(Kind::Collapsed, advice);
         }
         let so_far = format!("{} ({})", found.in_words(), found.with_margin());
         if self.is_short() {
-            return (Kind::TooShort, format!("{}; so far {so_far}. Next: {}", self.too_short(), self.more()));
+            return self.short(&so_far);
         }
-        let next = match (is_rising, trend.fell(found.margin)) {
-            (true, _) => format!("it was still rising: --epochs {} in another --out", self.longer()),
+        let (kind, title) = match found.is_below_raw_pixels() {
+            true => (Kind::BelowRawPixels, "Below raw pixels"),
+            false => (Kind::NoGain, "No gain"),
+        };
+        if let Some(doubt) = self.doubt() {
+            return said(kind, format!("{title}: {so_far}. {doubt}. Next: {ANEW}"));
+        }
+        let epochs = is_rising.then(|| self.longer());
+        let next = match (epochs, trend.fell(found.margin)) {
+            (Some(epochs), _) => format!("it was still rising: --epochs {epochs} in another --out"),
             (_, Some((epoch, best))) => {
                 format!("kNN was best after epoch {epoch} ({best:.1} %) and fell since: a lower lr in another --out")
             }
@@ -221,32 +263,59 @@ impl<'a> Seen<'a> {
                   views` shows what the network sees"
                 .to_owned(),
         };
-        let kind = if found.is_below_raw_pixels() { Kind::BelowRawPixels } else { Kind::NoGain };
-        let title = if kind == Kind::BelowRawPixels { "Below raw pixels" } else { "No gain" };
-        (kind, format!("{title}: {so_far}. Next: {next}"))
+        Said { kind, advice: format!("{title}: {so_far}. Next: {next}"), epochs }
     }
 
-    fn without_accuracy(&self) -> (Kind, String) {
+    fn without_accuracy(&self) -> Said {
         let mut numbers = Vec::new();
         if let Some(vitals) = &self.vitals {
             let (used, of) = (vitals.prototypes_in_use, self.course.prototypes);
             numbers.push(format!("{} of {} prototypes in use", thousands(used as u64), thousands(of as u64)));
         }
         numbers.extend(self.rank.map(|rank| format!("features of rank {rank:.1}")));
-        let well = match (self.verdict, numbers.is_empty()) {
-            (Verdict::Early, _) => "the teacher is still uniform, as it is at first".to_owned(),
-            (_, true) => "nothing looks wrong".to_owned(),
-            (_, false) => format!("nothing looks wrong ({})", numbers.join(", ")),
+        let doubt = self.doubt();
+        let well = match (self.verdict, doubt.is_some(), numbers.join(", ")) {
+            (Verdict::Early, ..) => "the teacher is still uniform, as it is at first".to_owned(),
+            (_, true, numbers) if numbers.is_empty() => "the log says nothing".to_owned(),
+            (_, true, numbers) => numbers,
+            (_, false, numbers) if numbers.is_empty() => "nothing looks wrong".to_owned(),
+            (_, false, numbers) => format!("nothing looks wrong ({numbers})"),
         };
-        if self.is_short() || self.verdict == Verdict::Early {
-            return (Kind::TooShort, format!("{}; so far {well}. Next: {}", self.too_short(), self.more()));
+        let recipe = self.evidence.recipe;
+        if self.has_few_images() && !recipe.facts().labelled {
+            let images = text::count(recipe.facts().images, "image");
+            let doubt = doubt.map_or(String::new(), |doubt| format!(". {doubt}"));
+            let advice = format!(
+                "Too few images to tell: the numbers of a training on {images} ({well}) do not show whether its features \
+                 serve others{doubt}. Next: hundreds of images, better thousands, in another --out"
+            );
+            return said(Kind::TooFewImages, advice);
         }
-        if self.evidence.recipe.facts().labelled {
+        if self.is_short() || self.verdict == Verdict::Early {
+            return self.short(&well);
+        }
+        let doubt_words = doubt.map_or(String::new(), |doubt| format!(". {doubt}"));
+        if recipe.facts().labelled {
             let next = "`dino-vmf eval knn`, once what is said above is mended";
-            return (Kind::NotJudged, format!("Not judged: kNN could not be computed; {well}. Next: {next}"));
+            let advice = format!("Not judged: kNN could not be computed; {well}{doubt_words}. Next: {next}");
+            return said(Kind::NotJudged, advice);
         }
         let next = "`dino-vmf eval knn` on images with labels, or use its features, as above";
-        (Kind::NoLabelsHealthy, format!("No labels to judge by; {well}. Next: {next}"))
+        said(Kind::NoLabelsHealthy, format!("No labels to judge by; {well}{doubt_words}. Next: {next}"))
+    }
+
+    /// The judgement on a run that is too short, of which so much can be said so far.
+    fn short(&self, so_far: &str) -> Said {
+        let (title, kind) = (self.too_short(), Kind::TooShort);
+        if let Some(doubt) = self.doubt() {
+            return said(kind, format!("{title}; so far {so_far}. {doubt}. Next: {ANEW}"));
+        }
+        let few = match self.has_few_images() {
+            true => "; so few images do not show much, and more of them help more than more epochs",
+            false => "",
+        };
+        let epochs = Some(self.usual_or_more());
+        Said { kind, advice: format!("{title}; so far {so_far}. Next: {}{few}", self.more()), epochs }
     }
 
     fn too_short(&self) -> String {
@@ -264,7 +333,11 @@ impl<'a> Seen<'a> {
             true => format!("; --global-size {LARGE_VIEW} makes a step several times cheaper"),
             false => String::new(),
         };
-        format!("--epochs {} in another --out{smaller}", recipe.usual_epochs().max(recipe.epochs()))
+        format!("--epochs {} in another --out{smaller}", self.usual_or_more())
+    }
+
+    fn usual_or_more(&self) -> usize {
+        self.evidence.recipe.usual_epochs().max(self.evidence.recipe.epochs())
     }
 
     /// Twice the epochs, but no more than such data needs unless the run has had those.

@@ -9,7 +9,11 @@ use crate::recipe::{Facts, RawRecipe, Recipe};
 
 /// 300 images in batches of 64: 4 steps an epoch, and 3,200 steps that such data needs.
 fn recipe(text: &str, labelled: bool) -> Recipe {
-    let facts = Facts { images: 300, height: 160, width: 160, labelled, fingerprint: 7 };
+    recipe_for(300, text, labelled)
+}
+
+fn recipe_for(images: usize, text: &str, labelled: bool) -> Recipe {
+    let facts = Facts { images, height: 160, width: 160, labelled, fingerprint: 7 };
     RawRecipe::from_toml(text, "test").unwrap().resolve(&facts).unwrap()
 }
 
@@ -160,4 +164,54 @@ fn a_stopped_run_is_told_how_to_go_on_and_what_speaks_against_it() {
     bad["usage_perplexity"] = json!(1.0);
     let said = judged(&[bad]);
     assert!(said.contains("and the teacher gives one prototype to every view") && said.contains("changed"), "{said}");
+}
+
+#[test]
+fn a_learning_rate_that_is_out_of_the_usual_is_named_however_short_the_run() {
+    let parts = ["Too short to tell", "lr 10 is 20000 times DINO's 0.0005: lower it first", "another --out with that"];
+    let unlabelled = recipe("epochs = 20\nlr = 10", false);
+    let (word, advice) = finished(&unlabelled, record(80), MOVED, None);
+    assert!(!advice.contains("nothing looks wrong") && !advice.contains("--epochs"), "{advice}");
+    says((word, advice), "too_short", &parts);
+    let labelled = recipe("epochs = 20\nlr = 10", true);
+    says(finished(&labelled, record(80), MOVED, Some(&table(31.0, 30.0, 31.0))), "too_short", &parts);
+    // A log that was never written to does not hide it.
+    says(finished(&unlabelled, json!({}), MOVED, None), "too_short", &parts);
+    let long = recipe("epochs = 800\nlr = 10", false);
+    says(finished(&long, record(3200), MOVED, None), "no_labels_healthy", &["lr 10 is 20000 times"]);
+    let no_gain = recipe("epochs = 800\nlr = 10", true);
+    says(finished(&no_gain, record(3200), MOVED, Some(&table(30.0, 30.0, 31.0))), "no_gain", &["lr 10 is 20000 times"]);
+}
+
+#[test]
+fn numbers_of_a_handful_of_images_are_not_taken_for_health() {
+    for (images, said) in [(1, "a training on 1 image "), (31, "a training on 31 images ")] {
+        for epochs in [1, 800] {
+            let few = recipe_for(images, &format!("epochs = {epochs}"), false);
+            let judged = finished(&few, record(few.total_steps()), MOVED, None);
+            says(judged, "too_few_images", &[said, "Next: hundreds of images"]);
+        }
+    }
+    let enough = recipe_for(32, "epochs = 800", false);
+    says(finished(&enough, record(enough.total_steps()), MOVED, None), "no_labels_healthy", &[]);
+    let labelled = recipe_for(24, "epochs = 9", true);
+    let judged = finished(&labelled, record(27), MOVED, Some(&table(30.0, 30.0, 31.0)));
+    says(judged, "too_short", &["--epochs 800", "more of them help more than more epochs"]);
+}
+
+#[test]
+fn the_epochs_of_an_advised_run_are_those_of_the_sentence() {
+    let epochs = |recipe: &Recipe, knn: Option<&KnnTable>| {
+        let (steps, log) = (recipe.total_steps(), [record(recipe.total_steps())]);
+        let movement = Some(MOVED);
+        let judgement = judge(&Evidence { recipe, steps, is_finished: true, log: &log, movement, knn });
+        let asks = |epochs: usize| judgement.advice.contains(&format!("--epochs {epochs} "));
+        assert!(judgement.epochs.map_or(!judgement.advice.contains("--epochs"), asks), "{judgement:?}");
+        judgement.epochs
+    };
+    let good = table(33.0, 31.0, 44.0);
+    assert_eq!(epochs(&recipe("epochs = 10", true), Some(&good)), Some(20));
+    assert_eq!(epochs(&recipe("epochs = 800", true), Some(&good)), None);
+    assert_eq!(epochs(&recipe("epochs = 78", false), None), Some(800));
+    assert_eq!(epochs(&recipe("epochs = 78\nlr = 10", false), None), None, "longer would not help");
 }

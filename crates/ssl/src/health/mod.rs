@@ -19,7 +19,7 @@ mod rank;
 mod verdict;
 mod window;
 
-pub use judgement::{Evidence, Judgement, Kind, judge};
+pub use judgement::{Evidence, FEW_IMAGES, Judgement, Kind, judge};
 pub use movement::Movement;
 pub(crate) use rank::RANK_ROWS;
 pub use rank::effective_rank;

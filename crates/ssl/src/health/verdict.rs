@@ -173,17 +173,24 @@ impl Course {
 
     /// The learning rate as the cause, where it is out of the usual or has driven the prototypes' lengths away.
     pub fn fast_cause(&self, vitals: &Vitals) -> Option<String> {
-        let (times, begun, now) = (self.lr / USUAL_LR, 1.0 / self.student_temp, vitals.kappa[1]);
+        let (begun, now) = (1.0 / self.student_temp, vitals.kappa[1]);
         let is_away = !(begun / KAPPA_RANGE..=begun * KAPPA_RANGE).contains(&now);
         let kappa = format!("kappa (the median) has gone from {begun:.1} to {now:.3}");
         match (self.has_high_lr(), is_away) {
-            (true, false) => Some(format!("lr {} is {times:.0} times DINO's {USUAL_LR}: lower it first", self.lr)),
-            (true, true) => {
-                Some(format!("lr {} is {times:.0} times DINO's {USUAL_LR}, and {kappa}: lower lr first", self.lr))
-            }
+            (true, false) => self.high_lr_in_words(),
+            (true, true) => Some(format!("{}, and {kappa}: lower lr first", self.lr_in_words())),
             (false, true) => Some(format!("{kappa}, further than it goes in a healthy run: a lower lr usually helps")),
             (false, false) => None,
         }
+    }
+
+    /// The learning rate as what to change first, where it is far above that of DINO.
+    pub fn high_lr_in_words(&self) -> Option<String> {
+        self.has_high_lr().then(|| format!("{}: lower it first", self.lr_in_words()))
+    }
+
+    fn lr_in_words(&self) -> String {
+        format!("lr {} is {:.0} times DINO's {USUAL_LR}", self.lr, self.lr / USUAL_LR)
     }
 
     /// Whether the learning rate is far above that of DINO.

@@ -3,7 +3,7 @@
 use super::error::RecipeError;
 use super::fields::{KEYS, Key, Recipe};
 use super::values::{MethodName, Prototypes, Size};
-use crate::health::{Course, USUAL_LR};
+use crate::health::{Course, FEW_IMAGES, USUAL_LR};
 
 /// What a recipe needs to know of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +131,20 @@ impl Recipe {
                 ));
             }
         }
+        let (global, local) = (self.global_size(), self.local_size());
+        if self.local_crops() > 0 && (local.height > global.height || local.width > global.width) {
+            said.push(format!(
+                "local_size {local} is larger than global_size {global}: local views, which show a small part of an image, \
+                 then cost more than those that show most of it"
+            ));
+        }
+        if self.facts.images < FEW_IMAGES {
+            let (images, is) =
+                (text::count(self.facts.images, "image"), if self.facts.images == 1 { "is" } else { "are" });
+            said.push(format!(
+                "{images} {is} hardly anything to learn from: whatever the numbers say, features of so few rarely serve others"
+            ));
+        }
         if self.out_dim() > self.facts.images {
             said.push(format!(
                 "out_dim {} is more prototypes than images ({}): most will stay unused",
@@ -186,6 +200,7 @@ impl Recipe {
 
 #[cfg(test)]
 mod tests {
+    use super::super::RawRecipe;
     use super::super::fields::{OnResume, Scope};
     use super::super::rule::Rule;
     use super::*;
@@ -199,5 +214,23 @@ mod tests {
         let message = check_scope(MethodName::Dino, [(&every, "f:1"), (&foreign, "f:2")]).unwrap_err().to_string();
         assert!(message.starts_with("f:2: recipe key `patch_drop` does not apply to method `dino`"), "{message}");
         assert_eq!((every.scope.names(), mine.scope.names()), (None, Some("dino".to_owned())));
+    }
+
+    #[test]
+    fn what_is_probably_not_meant_is_told() {
+        let warnings = |images: usize, text: &str| {
+            let facts = Facts { images, height: 64, width: 64, labelled: false, fingerprint: 7 };
+            let recipe = RawRecipe::from_toml(&format!("out_dim = {}\n{text}", images.clamp(2, 8)), "test")
+                .unwrap()
+                .resolve(&facts)
+                .unwrap();
+            recipe.warnings().join("\n")
+        };
+        assert_eq!(warnings(300, "global_size = 48\nlocal_size = 24"), "");
+        let large = warnings(300, "global_size = 48\nlocal_size = \"24x96\"");
+        assert!(large.starts_with("local_size 24x96 is larger than global_size 48x48"), "{large}");
+        let unused = warnings(300, "global_size = 48\nlocal_size = 96\nlocal_crops = 0");
+        assert_eq!(unused, "", "there are no local views");
+        assert!(warnings(1, "").starts_with("1 image is hardly anything"), "{}", warnings(1, ""));
     }
 }

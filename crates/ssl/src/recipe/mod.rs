@@ -32,7 +32,7 @@ pub use explain::{Line, Origin};
 pub use fields::{RawRecipe, Recipe};
 pub use nearest::nearest_key;
 pub use parse::of_run;
-pub use values::{Centering, Interval, MethodName, Prototypes, ResidualStream, Size};
+pub use values::{Centering, Interval, MethodName, NoSize, Prototypes, ResidualStream, Size};
 
 /// The names of all recipe keys, in the order in which they are printed.
 pub fn keys() -> impl Iterator<Item = &'static str> {

@@ -1,6 +1,7 @@
 //! The types of a recipe's values: how each is read from TOML and written back without loss.
 
 use std::fmt;
+use std::str::FromStr;
 
 use data::{Decoding, Orientation};
 use model::Arch;
@@ -143,6 +144,22 @@ impl Size {
     }
 }
 
+impl FromStr for Size {
+    type Err = NoSize;
+
+    /// `224`, or `96x192`.
+    fn from_str(text: &str) -> Result<Self, NoSize> {
+        let side = |part: &str| part.trim().parse().ok().filter(|side| (1..=MAX_SIDE).contains(side)).ok_or(NoSize);
+        let (height, width) = text.split_once(['x', 'X']).unwrap_or((text, text));
+        Ok(Self { height: side(height)?, width: side(width)? })
+    }
+}
+
+/// A text that is no size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it must be a side from 1 to {MAX_SIDE}, or two of them as HEIGHTxWIDTH, like 40x80")]
+pub struct NoSize;
+
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x{}", self.height, self.width)
@@ -151,14 +168,10 @@ impl fmt::Display for Size {
 
 impl Setting for Size {
     fn read(value: &Value, _: &Rule) -> Option<Self> {
-        let side = |n: usize| (1..=MAX_SIDE).contains(&n).then_some(n);
         match value {
-            Value::Integer(n) => side(usize::try_from(*n).ok()?).map(Self::square),
-            Value::String(text) => {
-                let (height, width) = text.split_once(['x', 'X'])?;
-                let parse = |part: &str| side(part.trim().parse().ok()?);
-                Some(Self { height: parse(height)?, width: parse(width)? })
-            }
+            Value::Integer(side) => side.to_string().parse().ok(),
+            // A square is a number in TOML.
+            Value::String(text) if text.contains(['x', 'X']) => text.parse().ok(),
             _ => None,
         }
     }

@@ -21,6 +21,14 @@ pub enum RunError {
         /// The path.
         path: PathBuf,
     },
+    /// The path is a folder inside a run.
+    #[error("{}: is a folder of the run {run}, not the run itself; give {run}", path.display(), run = text::shown(run))]
+    InsideRun {
+        /// The path.
+        path: PathBuf,
+        /// The run's folder.
+        run: PathBuf,
+    },
     /// The folder holds files that are not a run's.
     #[error("{}: already holds other files ({found}); a run needs a folder of its own: give another --out", path.display())]
     Unrelated {

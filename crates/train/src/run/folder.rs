@@ -24,8 +24,10 @@ pub(super) const CHECKPOINTS: &str = "checkpoints";
 pub const BACKBONE_FILE: &str = "backbone.safetensors";
 /// The description of a batch that gave a value which is not finite.
 pub const NOT_FINITE_FILE: &str = "not-finite.json";
+/// What was remembered of every image when the run was begun.
+pub const CENSUS_FILE: &str = "images.census";
 /// The files that are replaced as a whole, and of which a process that is killed may leave a beginning behind.
-const REPLACED: [&str; 6] = [CONFIG, IDENTITY, METRICS, RESULT_FILE, BACKBONE_FILE, NOT_FINITE_FILE];
+const REPLACED: [&str; 7] = [CONFIG, IDENTITY, METRICS, RESULT_FILE, BACKBONE_FILE, NOT_FINITE_FILE, CENSUS_FILE];
 
 /// A run folder that this process, and no other, trains into.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use super::folder::{BACKBONE_FILE, CHECKPOINTS, CONFIG, METRICS, is_run};
 use super::format::{Checkpoint, Damage};
 use super::identity::Identity;
 use super::lock::{self, Activity};
-use super::result::{RunResult, checksum};
+use super::result::{RESULT_FILE, ResultError, RunResult, checksum};
 
 /// The settings of a run have a few KiB, and so has a record of its log.
 const CONFIG_BYTES: u64 = 1 << 20;
@@ -38,7 +38,15 @@ pub struct RunReader {
 impl RunReader {
     /// The run in a folder; an error where there is none.
     pub fn open(root: &Path) -> Result<Self, RunError> {
-        if is_run(root) { Ok(Self { root: root.to_owned() }) } else { Err(RunError::NotARun { path: root.to_owned() }) }
+        if is_run(root) {
+            return Ok(Self { root: root.to_owned() });
+        }
+        let path = root.to_owned();
+        let above = std::path::absolute(root).ok().and_then(|path| path.parent().map(Path::to_owned));
+        Err(match above.filter(|above| root.is_dir() && is_run(above)) {
+            Some(run) => RunError::InsideRun { path, run },
+            None => RunError::NotARun { path },
+        })
     }
 
     /// The folder.
@@ -128,7 +136,17 @@ impl RunReader {
 
     /// Its result, if it has one for this many steps.
     pub fn result(&self, steps: u64) -> Option<RunResult> {
-        RunResult::read(&self.root).filter(|result| result.steps == steps)
+        self.checked_result(steps).ok().flatten()
+    }
+
+    /// The same, where a file that is there and is not the result of so many steps is an error.
+    pub fn checked_result(&self, steps: u64) -> Result<Option<RunResult>, ResultError> {
+        match RunResult::open(&self.root)? {
+            Some(RunResult { steps: found, .. }) if found != steps => {
+                Err(ResultError::OtherSteps { path: self.root.join(RESULT_FILE), found, steps })
+            }
+            result => Ok(result),
+        }
     }
 }
 
@@ -141,6 +159,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert!(matches!(RunReader::open(folder.path()), Err(RunError::NotARun { .. })));
         fs::write(folder.path().join(CONFIG), "").unwrap();
+        fs::create_dir(folder.path().join(CHECKPOINTS)).unwrap();
+        let inside = RunReader::open(&folder.path().join(CHECKPOINTS)).unwrap_err();
+        assert!(matches!(&inside, RunError::InsideRun { run, .. } if run == folder.path()), "{inside}");
         let run = RunReader::open(folder.path()).unwrap();
         assert_eq!(run.last_record("loss").unwrap(), None, "there is no log yet");
         let lines = "{\"step\":1,\"loss\":3.0}\n{\"step\":2,\"loss\":2.0}\n{\"step\":2,\"knn_top1\":9.0}\n{\"ste";

@@ -1,6 +1,7 @@
 //! What a finished run is worth: `result.json` in its folder.
 
-use std::path::Path;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -44,6 +45,37 @@ pub struct RunResult {
     pub backbone: Option<String>,
     /// What it is worth, in a word and in a sentence with the next thing to try; not in results of earlier versions.
     pub judgement: Option<(String, String)>,
+    /// The epochs of the longer run that the sentence advises.
+    pub advised_epochs: Option<u64>,
+}
+
+/// Why a file in the place of a result is none.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultError {
+    /// It cannot be read.
+    #[error("{}: cannot be read: {source}", text::shown(path))]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It holds something else.
+    #[error("{}: is damaged: it is not what a run writes", text::shown(path))]
+    NotAResult {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It speaks of another run, or of this one before its length was changed.
+    #[error("{}: speaks of {found} steps, and the run has {steps}", text::shown(path))]
+    OtherSteps {
+        /// The file.
+        path: PathBuf,
+        /// Steps that it speaks of.
+        found: u64,
+        /// Steps of the run.
+        steps: u64,
+    },
 }
 
 /// The checksum of a file's bytes, as a result keeps it.
@@ -60,11 +92,12 @@ impl RunResult {
                 "raw_pixels": t.raw_pixels, "untrained": t.untrained, "trained": t.trained,
             })
         });
-        let Self { steps, loss, verdict, substitutes, backbone, .. } = self;
+        let Self { steps, loss, verdict, substitutes, backbone, advised_epochs, .. } = self;
         let (judgement, advice) = self.judgement.as_ref().map(|(word, advice)| (word, advice)).unzip();
         json!({
             "outcome": "finished", "steps": steps, "loss": loss, "verdict": verdict, "knn_top1": knn,
-            "judgement": judgement, "advice": advice, "substitutes": substitutes, "backbone": backbone,
+            "judgement": judgement, "advice": advice, "advised_epochs": advised_epochs,
+            "substitutes": substitutes, "backbone": backbone,
         })
     }
 
@@ -88,13 +121,25 @@ impl RunResult {
         let substitutes = value.get("substitutes").and_then(Value::as_u64).unwrap_or(0);
         let (steps, loss) = (value.get("steps")?.as_u64()?, value.get("loss")?.as_f64());
         let (verdict, judgement) = (text("verdict"), text("judgement").zip(text("advice")));
-        Some(Self { steps, loss, verdict, knn, substitutes, backbone: text("backbone"), judgement })
+        let advised_epochs = value.get("advised_epochs").and_then(Value::as_u64);
+        Some(Self { steps, loss, verdict, knn, substitutes, backbone: text("backbone"), judgement, advised_epochs })
     }
 
     /// The result that a run's folder holds, if it holds one that can be read.
     pub fn read(run: &Path) -> Option<Self> {
-        let text = files::read_text_bounded(&run.join(RESULT_FILE), MOST_BYTES).ok()?;
-        Self::from_json(&serde_json::from_str(&text).ok()?)
+        Self::open(run).ok().flatten()
+    }
+
+    /// The same, where a file that is there and is no result is an error.
+    pub fn open(run: &Path) -> Result<Option<Self>, ResultError> {
+        let path = run.join(RESULT_FILE);
+        let text = match files::read_text_bounded(&path, MOST_BYTES) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(ResultError::Io { path, source }),
+            Ok(text) => text,
+        };
+        let value: Option<Value> = serde_json::from_str(&text).ok();
+        value.and_then(|value| Self::from_json(&value)).map(Some).ok_or(ResultError::NotAResult { path })
     }
 }
 
@@ -123,6 +168,7 @@ mod tests {
                 substitutes: 0,
                 backbone: None,
                 judgement,
+                advised_epochs: Some(800),
             },
             RunResult {
                 steps: 12,
@@ -132,6 +178,7 @@ mod tests {
                 substitutes: 3,
                 backbone: Some(checksum(b"x")),
                 judgement: None,
+                advised_epochs: None,
             },
         ] {
             let folder = tempfile::tempdir().unwrap();

@@ -170,6 +170,14 @@ impl Source for ListSource {
         })
     }
 
+    fn stored_bytes(&self, index: usize) -> Option<u64> {
+        (index < self.len()).then(|| files::size_of(&self.path(index))).flatten()
+    }
+
+    fn content_digest(&self, index: usize) -> Option<u64> {
+        (index < self.len()).then(|| files::content_of(&self.path(index)).ok()).flatten()
+    }
+
     fn remarks(&self) -> &[String] {
         &self.parsed.remarks
     }

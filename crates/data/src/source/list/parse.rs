@@ -3,9 +3,9 @@
 use super::super::folder_index::is_image;
 use super::super::ranges::{MAX_CLASSES, Names};
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
-use text::{escape_name, excerpt};
+use text::{escape_name, excerpt, thousands};
 
 /// Names of a column that holds paths, and of one that holds labels.
 const PATH_WORDS: [&str; 17] = [
@@ -58,7 +58,7 @@ pub(super) fn parse(text: &str, extension: &str) -> Result<Parsed, String> {
     let mut parsed = Parsed::default();
     let line_format = line_format(text, extension, &mut parsed.remarks);
     let skipped = usize::from(matches!(line_format, LineFormat::Columns { heading: true, .. }));
-    let mut labels = Names::default();
+    let (mut labels, mut missing) = (Names::default(), Missing::default());
     for (number, line) in lines(text).skip(skipped) {
         let (path, label) = match &line_format {
             LineFormat::Path => (Cow::Borrowed(line), None),
@@ -76,13 +76,54 @@ pub(super) fn parse(text: &str, extension: &str) -> Result<Parsed, String> {
         }
         parsed.paths.push(&path);
         if let Some(label) = label {
+            if label.is_empty() {
+                missing.add(number, line);
+            }
             labels.push(&label);
         }
     }
-    if labels.len() > 0 {
-        (parsed.labels, parsed.class_names) = classes(&labels, &mut parsed.remarks);
+    parsed.remarks.extend(repeated(&parsed.paths));
+    match missing.problem {
+        Some(problem) => parsed.remarks.push(missing_labels(&problem, missing.lines, labels.len())),
+        None if labels.len() > 0 => (parsed.labels, parsed.class_names) = classes(&labels, &mut parsed.remarks),
+        None => {}
     }
     Ok(parsed)
+}
+
+/// Lines that have no label where others do.
+#[derive(Debug, Default)]
+struct Missing {
+    lines: usize,
+    /// The first of them.
+    problem: Option<String>,
+}
+
+impl Missing {
+    fn add(&mut self, number: usize, line: &str) {
+        self.lines += 1;
+        self.problem.get_or_insert_with(|| format!("line {number} has no label: {}", excerpt(line)));
+    }
+}
+
+fn missing_labels(first: &str, missing: usize, lines: usize) -> String {
+    match missing {
+        1 => format!("labels are not used: {first}. Give it one, or remove the line"),
+        _ => format!("labels are not used: {} of {} lines have none; {first}", thousands(missing), thousands(lines)),
+    }
+}
+
+/// How many lines name an image that a line before them names, and the first of those images.
+fn repeated(paths: &Names) -> Option<String> {
+    let mut seen = HashSet::with_capacity(paths.len());
+    let mut repeated = paths.iter().filter(|path| !seen.insert(*path));
+    let first = repeated.next()?;
+    let count = 1 + repeated.count();
+    let (lines, name) = (text::count(count, "line"), if count == 1 { "names" } else { "name" });
+    Some(format!(
+        "{lines} of the list {name} an image once more, the first: {}. It counts as often as it is listed",
+        escape_name(excerpt(first).as_bytes())
+    ))
 }
 
 /// Lines that say something, numbered from 1 and trimmed.
@@ -100,6 +141,12 @@ fn line_format(text: &str, extension: &str, remarks: &mut Vec<String>) -> LineFo
         _ if all(&|line| line.contains('\t')) => '\t',
         _ if all(&|line| trailing_number(line).is_some()) => return LineFormat::PathNumber,
         _ if all(&starts_with_image) => ',',
+        // Most lines are an image with a label and the others an image alone: those lack theirs.
+        _ if most_say_more(text, |line| line.split_once('\t').is_some_and(|(path, _)| image(path))) => '\t',
+        _ if most_say_more(text, |line| trailing_number(line).is_some_and(|(path, _)| image(path))) => {
+            return LineFormat::PathNumber;
+        }
+        _ if most_say_more(text, starts_with_image) => ',',
         _ => return LineFormat::Path,
     };
     let mut rows = lines(text).map(|(_, line)| fields(line, separator).map(|field| field.to_lowercase()).collect());
@@ -132,6 +179,19 @@ fn line_format(text: &str, extension: &str, remarks: &mut Vec<String>) -> LineFo
         });
     }
     LineFormat::Columns { separator, path, label, heading }
+}
+
+/// Whether `says_more` of more than half of the lines, and all others are an image alone.
+fn most_say_more(text: &str, says_more: impl Fn(&str) -> bool) -> bool {
+    let (mut more, mut bare) = (0, 0);
+    for (_, line) in lines(text) {
+        match (says_more(line), image(line)) {
+            (true, _) => more += 1,
+            (false, true) => bare += 1,
+            (false, false) => return false,
+        }
+    }
+    more > bare
 }
 
 fn image(path: &str) -> bool {
@@ -177,11 +237,6 @@ fn closing_quote(text: &str) -> Option<usize> {
 
 /// Class numbers where all labels are numbers, otherwise the sorted names.
 fn classes(labels: &Names, remarks: &mut Vec<String>) -> (Vec<u32>, Vec<String>) {
-    let missing = labels.iter().filter(|label| label.is_empty()).count();
-    if missing > 0 {
-        remarks.push(format!("labels are not used: {missing} of {} lines have none", labels.len()));
-        return (Vec::new(), Vec::new());
-    }
     if labels.iter().all(|label| label.parse::<i128>().is_ok()) {
         let number = |label: &str| label.parse().ok().filter(|&label| label < MAX_CLASSES);
         let Some(numbers) = labels.iter().map(number).collect::<Option<Vec<u32>>>() else {

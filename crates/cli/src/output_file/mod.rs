@@ -1,0 +1,294 @@
+//! What a command may write to: an existing file is replaced with `--force` only, and then by one of its own kind alone; an
+//! input of the command never. A symbolic link stays, and what it leads to is written, as a shell does it. All of that is
+//! known before the work begins, and so is whether the place can be written to.
+
+mod input;
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use data::Source;
+use model::weights::WeightsFile;
+use train::run::is_run;
+
+pub use input::Input;
+
+/// Why an output file is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputFileError {
+    /// The folder of the file is missing.
+    #[error("the folder of {} does not exist; make it first, or give another --out", text::shown(path))]
+    NoFolder {
+        /// The file to be written.
+        path: PathBuf,
+    },
+    /// The path of a folder, where a file is to be written.
+    #[error("{}: is a folder; --out takes the name of a file", text::shown(path))]
+    IsFolder {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The file exists.
+    #[error("{}: exists already and is left as it is. --force replaces it; or give another --out", text::shown(path))]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file holds something that the command does not write.
+    #[error(
+        "{}: exists already and is no {}, so that --force does not replace it either. Move it away, or give another --out",
+        text::shown(path),
+        kind.name()
+    )]
+    OtherKind {
+        /// The file.
+        path: PathBuf,
+        /// What the command writes.
+        kind: Kind,
+    },
+    /// A symbolic link that leads nowhere.
+    #[error("{}: is a link that leads nowhere; remove it, or give another --out", text::shown(path))]
+    BrokenLink {
+        /// The link.
+        path: PathBuf,
+    },
+    /// A place where no file can be made.
+    #[error("{}: cannot be written: {source}. Give an --out where you may write", text::shown(path))]
+    NotWritable {
+        /// The file to be written.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is read by the same command.
+    #[error(
+        "{}: is part of {flag} {given}, which this command reads; it is never replaced. Give another --out",
+        text::shown(path)
+    )]
+    IsInput {
+        /// The file to be written.
+        path: PathBuf,
+        /// The flag that names the input.
+        flag: &'static str,
+        /// What was given to it.
+        given: String,
+    },
+    /// A file of a run, or a new one beside its files.
+    #[error(
+        "{}: lies in the run {}, in which only its training writes. Give an --out elsewhere",
+        text::shown(path),
+        text::shown(run)
+    )]
+    InsideRun {
+        /// The file to be written.
+        path: PathBuf,
+        /// The run's folder.
+        run: PathBuf,
+    },
+    /// A new picture among the training images.
+    #[error(
+        "{}: lies inside --data {given}, and would be one of its images from then on. Give an --out elsewhere",
+        text::shown(path)
+    )]
+    AmongImages {
+        /// The file to be written.
+        path: PathBuf,
+        /// The data.
+        given: String,
+    },
+    /// The file system does not say what is there.
+    #[error("{}: cannot be accessed: {source}", text::shown(path))]
+    Inaccessible {
+        /// The file to be written.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What a command writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A matrix of NumPy.
+    Npy,
+    /// Features in a safetensors file.
+    Features,
+    /// A picture.
+    Png,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Npy => ".npy file of NumPy",
+            Kind::Features => "safetensors file of features",
+            Kind::Png => "PNG picture",
+        }
+    }
+
+    /// Whether nothing but a file of this kind would be lost. An empty file holds nothing.
+    fn may_replace(self, path: &Path) -> io::Result<bool> {
+        let mut start = Vec::new();
+        File::open(path)?.take(8).read_to_end(&mut start)?;
+        Ok(start.is_empty()
+            || match self {
+                Kind::Npy => start.starts_with(b"\x93NUMPY"),
+                Kind::Png => start == b"\x89PNG\r\n\x1a\n",
+                Kind::Features => WeightsFile::open(path)
+                    .is_ok_and(|file| file.metadata().get("format").is_some_and(|f| f == eval::FEATURES_FORMAT)),
+            })
+    }
+}
+
+/// The file to write for `out`, which is another where that is a link. An error unless it may be written: its folder
+/// exists and takes files, and it is a new file, or one of this kind that is not an input and may be replaced because the
+/// user said `force`.
+pub fn check(out: &Path, kind: Kind, force: bool, inputs: &[Input]) -> Result<PathBuf, OutputFileError> {
+    let path = out.to_owned();
+    let Some(place) = place_of(out) else { return Err(OutputFileError::NoFolder { path }) };
+    if let Some(run) = run_of(&place).or_else(|| run_of(&out.canonicalize().ok()?)) {
+        return Err(OutputFileError::InsideRun { path, run });
+    }
+    match fs::symlink_metadata(out) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return writable(out, path),
+        Err(source) => return Err(OutputFileError::Inaccessible { path, source }),
+        Ok(_) if out.is_dir() => return Err(OutputFileError::IsFolder { path }),
+        Ok(_) => {}
+    }
+    // A symbolic link is as good as the file that it leads to.
+    let target = match out.canonicalize() {
+        Ok(target) => target,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(OutputFileError::BrokenLink { path }),
+        Err(source) => return Err(OutputFileError::Inaccessible { path, source }),
+    };
+    if let Some(input) = inputs.iter().find(|input| input.holds(&place) || input.holds(&target)) {
+        return Err(OutputFileError::IsInput { path, flag: input.flag, given: input.given.clone() });
+    }
+    if !force {
+        return Err(OutputFileError::Exists { path });
+    }
+    // Reading from a pipe or a terminal would wait.
+    match target.is_file().then(|| kind.may_replace(&target)) {
+        Some(Ok(true)) => {}
+        Some(Err(source)) => return Err(OutputFileError::Inaccessible { path, source }),
+        Some(Ok(false)) | None => return Err(OutputFileError::OtherKind { path, kind }),
+    }
+    let is_link = fs::symlink_metadata(out).is_ok_and(|about| about.is_symlink());
+    writable(out, if is_link { target } else { path })
+}
+
+/// The file to write, if a file can be made beside it: that is how it comes to be.
+fn writable(out: &Path, target: PathBuf) -> Result<PathBuf, OutputFileError> {
+    let tried = files::create_unfinished(&target).and_then(|(_file, unfinished)| files::remove_if_there(&unfinished));
+    tried.map(|()| target).map_err(|source| OutputFileError::NotWritable { path: out.to_owned(), source })
+}
+
+/// An error if `out`, a picture, would lie among the images of `data`, where it need not exist yet.
+pub fn check_outside(out: &Path, data: &Input) -> Result<(), OutputFileError> {
+    // What exists is for `check` to judge.
+    match place_of(out) {
+        Some(place) if !out.exists() && data.holds(&place) => {
+            Err(OutputFileError::AmongImages { path: out.to_owned(), given: data.given.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An error if `out` is a file that `data`, a text file, lists. Paths in it start at its folder.
+pub fn check_unlisted(out: &Path, data: &str, source: &dyn Source) -> Result<(), OutputFileError> {
+    let list = Path::new(data);
+    let (true, Ok(target)) = (list.is_file(), out.canonicalize()) else { return Ok(()) };
+    let folder = list.parent().unwrap_or(Path::new(""));
+    let is_target = |name: String| {
+        // The name first: a list may be long, and a look at the disk is slow.
+        Path::new(&name).file_name() == out.file_name() && folder.join(&name).canonicalize().is_ok_and(|p| p == target)
+    };
+    if (0..source.len()).any(|index| is_target(source.name(index))) {
+        let (path, given) = (out.to_owned(), data.to_owned());
+        return Err(OutputFileError::IsInput { path, flag: "--data", given });
+    }
+    Ok(())
+}
+
+/// The folder of the run that a file lies in, itself or in a folder of it.
+fn run_of(place: &Path) -> Option<PathBuf> {
+    place.ancestors().skip(1).take(2).find(|folder| is_run(folder)).map(Path::to_owned)
+}
+
+/// The canonical path that a file has or would have; none without a folder for it.
+fn place_of(path: &Path) -> Option<PathBuf> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let folder = folder.canonicalize().ok().filter(|folder| folder.is_dir())?;
+    Some(path.file_name().map_or(folder.clone(), |name| folder.join(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_beside_an_input_of_a_similar_name_is_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("photos");
+        fs::create_dir(&data).unwrap();
+        let out = folder.path().join("photos.npy");
+        fs::write(&out, b"\x93NUMPY").unwrap();
+        let inputs = [Input::file("--data", &data)];
+        let check = |out: &Path, force: bool| check(out, Kind::Npy, force, &inputs);
+        assert_eq!(check(&out, true).unwrap(), out);
+        assert!(matches!(check(&out, false), Err(OutputFileError::Exists { .. })));
+        assert!(matches!(check(&data, true), Err(OutputFileError::IsFolder { .. })));
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("file");
+        let may = |kind: Kind, content: &[u8]| {
+            fs::write(&out, content).unwrap();
+            let found = check(&out, kind, true, &[]);
+            assert!(matches!(found, Ok(_) | Err(OutputFileError::OtherKind { .. })), "{found:?}");
+            assert_eq!(fs::read(&out).unwrap(), content, "only looked at");
+            found.is_ok()
+        };
+        let (npy, png) = (b"\x93NUMPY\x01\x00 and so on", b"\x89PNG\r\n\x1a\n and so on");
+        assert!(may(Kind::Npy, npy) && !may(Kind::Npy, png) && !may(Kind::Npy, b"notes"));
+        assert!(may(Kind::Png, png) && !may(Kind::Png, npy));
+        let header = |format: &str| {
+            let text = format!("{{\"__metadata__\":{{\"format\":\"{format}\"}}}}");
+            [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat()
+        };
+        assert!(may(Kind::Features, &header(eval::FEATURES_FORMAT)));
+        assert!(!may(Kind::Features, &header("pt")), "weights are no features");
+        for kind in [Kind::Npy, Kind::Features, Kind::Png] {
+            assert!(may(kind, b""), "an empty file holds nothing");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_a_link_leads_to_is_written_and_a_link_to_nowhere_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (target, link) = (root.join("far.npy"), root.join("link.npy"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(matches!(check(&link, Kind::Npy, true, &[]), Err(OutputFileError::BrokenLink { .. })));
+        fs::write(&target, b"\x93NUMPY").unwrap();
+        assert_eq!(check(&link, Kind::Npy, true, &[]).unwrap(), target);
+        assert!(matches!(check(&link, Kind::Npy, false, &[]), Err(OutputFileError::Exists { .. })));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_that_takes_no_files_is_found_at_once() {
+        let refused = check(Path::new("/proc/x.npy"), Kind::Npy, false, &[]);
+        assert!(matches!(refused, Err(OutputFileError::NotWritable { .. })), "{refused:?}");
+        let folder = tempfile::tempdir().unwrap();
+        check(&folder.path().join("x.npy"), Kind::Npy, false, &[]).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "trying leaves nothing behind");
+    }
+}
