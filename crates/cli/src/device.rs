@@ -91,8 +91,8 @@ pub const MAX_THREADS: u16 = 1024;
 /// The variable that says how many threads compute.
 const THREADS_VARIABLE: &str = "RAYON_NUM_THREADS";
 
-/// The number of threads from RAYON_NUM_THREADS; none where it is not set or empty. Anything that is not a number of threads
-/// is an error, zero like `--threads 0`: whoever sets the variable does not want all cores.
+/// The number of threads from RAYON_NUM_THREADS; none where it is not set, empty, or zero, which is rayon's word for all
+/// cores. Anything else that is not a number of threads is an error: whoever sets the variable does not want all cores.
 pub fn threads_of_environment() -> Result<Option<usize>, CliError> {
     let Some(value) = std::env::var_os(THREADS_VARIABLE) else { return Ok(None) };
     threads_of(&value.to_string_lossy())
@@ -100,7 +100,7 @@ pub fn threads_of_environment() -> Result<Option<usize>, CliError> {
 
 fn threads_of(value: &str) -> Result<Option<usize>, CliError> {
     match value.trim() {
-        "" => Ok(None),
+        "" | "0" => Ok(None),
         number => match number.parse() {
             Ok(threads @ 1..=MAX_THREADS) => Ok(Some(threads.into())),
             _ => Err(CliError::Threads { variable: THREADS_VARIABLE, value: value.to_owned(), most: MAX_THREADS }),
@@ -149,10 +149,10 @@ mod tests {
     #[test]
     fn the_variable_is_a_number_of_threads_or_an_error() {
         assert!(matches!(threads_of(" 8 "), Ok(Some(8))));
-        for unset in ["", " "] {
+        for unset in ["", "0", " "] {
             assert!(matches!(threads_of(unset), Ok(None)), "{unset:?}");
         }
-        for wrong in ["0", "x", "-1", "2.5", "1025", "100000", "99999999999999999999"] {
+        for wrong in ["x", "-1", "2.5", "1025", "100000", "99999999999999999999"] {
             let error = threads_of(wrong).unwrap_err().to_string();
             assert!(error.contains(&format!("RAYON_NUM_THREADS={wrong}:")) && error.contains("1 to 1024"), "{error}");
         }

@@ -81,7 +81,7 @@ fn a_limit_of_the_shell_counts_and_is_named() {
 
 #[test]
 fn a_variable_that_is_no_number_of_threads_is_an_error_for_every_command() {
-    for value in ["x", "100000", "0"] {
+    for value in ["x", "100000"] {
         for args in [&["doctor"][..], &["inspect", "nothing"], &["views", "--out", "x.png"]] {
             let mut command = program();
             command.env("RAYON_NUM_THREADS", value).args(args);

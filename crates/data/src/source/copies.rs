@@ -12,7 +12,7 @@ use text::{count, thousands};
 /// Held-out images that are looked for.
 const MOST_JUDGED: usize = 4096;
 /// Training images that are opened.
-const MOST_OPENED: usize = 1 << 16;
+const MOST_OPENED: usize = 1 << 14;
 /// Images that a thread takes at a time.
 const SHARE: usize = 64;
 
