@@ -5,6 +5,7 @@
 //! from which training goes on.
 
 mod atomic;
+mod attempts;
 mod checkpoint;
 mod config;
 mod error;
@@ -18,14 +19,15 @@ mod reader;
 mod result;
 mod tensorboard;
 
+pub use attempts::{Attempt, Change};
 pub use checkpoint::{Checkpoints, Recovered, Skipped, Written};
 pub use config::{Comparison, Difference, RunConfig};
 pub use error::RunError;
-pub use folder::{BACKBONE_FILE, NOT_FINITE_FILE, RunFolder, is_run};
+pub use folder::{BACKBONE_FILE, NOT_FINITE_FILE, RunFolder, Vacated, is_run};
 pub use format::{Checkpoint, Damage, Element, TensorRef};
 pub use identity::{Digests, Identity};
 pub use lock::Activity;
 pub use metrics::{MetricsLog, Record, Truncated};
 pub use reader::RunReader;
-pub use result::{KnnTable, RESULT_FILE, RunResult, checksum};
+pub use result::{CollapsedAt, KnnTable, RESULT_FILE, RunResult, checksum};
 pub use tensorboard::EventLog;

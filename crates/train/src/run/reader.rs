@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use files::{Unbounded, read_line_bounded};
 use serde_json::Value;
 
+use super::attempts::{self, Attempt};
 use super::checkpoint::{self, Recovered};
 use super::error::RunError;
 use super::folder::{BACKBONE_FILE, CHECKPOINTS, CONFIG, METRICS, is_run};
@@ -44,6 +45,18 @@ impl RunReader {
     /// The folder.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// A run that is there, or was until its last attempt was given up and the next one was about to begin; none where
+    /// there is neither. What was not changed between the two has the same settings in both.
+    pub fn open_any_attempt(root: &Path) -> Result<Option<Self>, RunError> {
+        let places = [root.to_owned(), attempts::folder_of(root, attempts::read(root)?.len())];
+        Ok(places.into_iter().find(|place| is_run(place)).map(|root| Self { root }))
+    }
+
+    /// Its attempts that collapsed and were given up.
+    pub fn attempts(&self) -> Result<Vec<Attempt>, RunError> {
+        attempts::read(&self.root)
     }
 
     /// The text of its settings, and the file that they are in.
@@ -126,9 +139,9 @@ impl RunReader {
         found.is_some_and(|bytes| result.backbone == Some(checksum(&bytes)))
     }
 
-    /// Its result, if it has one for this many steps.
+    /// Its result, if it has one for this many steps, or one that says why it ended before.
     pub fn result(&self, steps: u64) -> Option<RunResult> {
-        RunResult::read(&self.root).filter(|result| result.steps == steps)
+        RunResult::read(&self.root).filter(|result| result.steps == steps || result.collapsed.is_some())
     }
 }
 

@@ -27,11 +27,22 @@ pub struct KnnTable {
     pub trained: f64,
 }
 
+/// Where a run that ended before its last step had collapsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CollapsedAt {
+    /// The step of the first record that told of it.
+    pub since: u64,
+    /// The step of the weights that were handed over, from before; none where there were none.
+    pub healthy: Option<u64>,
+}
+
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunResult {
-    /// Steps of the run.
+    /// Steps of the run, of which those of one that collapsed were done.
     pub steps: u64,
+    /// Where it collapsed; none for a run that came to its end.
+    pub collapsed: Option<CollapsedAt>,
     /// The last loss in its log.
     pub loss: Option<f64>,
     /// What was wrong at the end, in words.
@@ -62,10 +73,16 @@ impl RunResult {
         });
         let Self { steps, loss, verdict, substitutes, backbone, .. } = self;
         let (judgement, advice) = self.judgement.as_ref().map(|(word, advice)| (word, advice)).unzip();
-        json!({
-            "outcome": "finished", "steps": steps, "loss": loss, "verdict": verdict, "knn_top1": knn,
+        let outcome = if self.collapsed.is_some() { "collapsed" } else { "finished" };
+        let mut object = json!({
+            "outcome": outcome, "steps": steps, "loss": loss, "verdict": verdict, "knn_top1": knn,
             "judgement": judgement, "advice": advice, "substitutes": substitutes, "backbone": backbone,
-        })
+        });
+        if let Some(CollapsedAt { since, healthy }) = self.collapsed {
+            object["collapsed_since"] = json!(since);
+            object["weights_step"] = json!(healthy);
+        }
+        object
     }
 
     /// From what [`RunResult::to_json`] made; none if it is not that.
@@ -88,7 +105,14 @@ impl RunResult {
         let substitutes = value.get("substitutes").and_then(Value::as_u64).unwrap_or(0);
         let (steps, loss) = (value.get("steps")?.as_u64()?, value.get("loss")?.as_f64());
         let (verdict, judgement) = (text("verdict"), text("judgement").zip(text("advice")));
-        Some(Self { steps, loss, verdict, knn, substitutes, backbone: text("backbone"), judgement })
+        let number = |key: &str| value.get(key).and_then(Value::as_u64);
+        let collapsed = match value.get("outcome").and_then(Value::as_str) {
+            Some("collapsed") => {
+                Some(CollapsedAt { since: number("collapsed_since")?, healthy: number("weights_step") })
+            }
+            _ => None,
+        };
+        Some(Self { steps, collapsed, loss, verdict, knn, substitutes, backbone: text("backbone"), judgement })
     }
 
     /// The result that a run's folder holds, if it holds one that can be read.
@@ -117,6 +141,7 @@ mod tests {
         for result in [
             RunResult {
                 steps: 12,
+                collapsed: None,
                 loss: Some(0.5),
                 verdict: None,
                 knn: Some(knn),
@@ -126,6 +151,7 @@ mod tests {
             },
             RunResult {
                 steps: 12,
+                collapsed: Some(CollapsedAt { since: 9, healthy: Some(7) }),
                 loss: None,
                 verdict,
                 knn: None,
