@@ -12,7 +12,8 @@ use train::run::KnnTable;
 
 use super::movement::Movement;
 use super::progress::{Accuracy, Trend};
-use super::verdict::{Course, Verdict};
+use super::remedy::Remedy;
+use super::verdict::{CollapseKind, Course, Verdict};
 use super::window::Vitals;
 use crate::recipe::Recipe;
 
@@ -23,8 +24,29 @@ const NOTHING: f64 = 1e-6;
 /// Global views of more pixels a side are what takes the time of a step.
 const LARGE_VIEW: usize = 96;
 
+/// Steps after which runs on a few thousand images have learnt something that kNN shows, whatever more would give.
+const ENOUGH_STEPS: u64 = 2000;
+/// A teacher whose entropy is a larger part of ln K is nearly uniform: two that ended so had 0.83 and 0.89 of it.
+const NEARLY_UNIFORM: f64 = 0.8;
+/// Features of a lower effective rank differ in hardly anything: those two had 2.7 and 4.2.
+const LOW_RANK: f64 = 5.0;
+
 /// What to do about a setting that was wrong.
 const ANEW: &str = "another --out with that changed";
+
+/// How a run came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All of its steps are done.
+    Finished,
+    /// Somebody has stopped it.
+    Stopped,
+    /// A collapse has lasted for too long.
+    Collapsed {
+        /// The step of the first record that told of it.
+        since: u64,
+    },
+}
 
 /// What is known of a run at its end.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +55,8 @@ pub struct Evidence<'a> {
     pub recipe: &'a Recipe,
     /// Steps done.
     pub steps: u64,
-    /// Whether it has come to its end, rather than been stopped.
-    pub is_finished: bool,
+    /// How it ended.
+    pub ending: Ending,
     /// The records of its log.
     pub log: &'a [Value],
     /// How far its weights have moved; none where that was not looked at.
@@ -92,6 +114,10 @@ pub struct Judgement {
     pub advice: String,
     /// What is wrong by the last numbers of the log, in words.
     pub verdict: Option<String>,
+    /// How it collapsed, where it has.
+    pub collapse: Option<CollapseKind>,
+    /// What to change in that case.
+    pub remedy: Option<Remedy>,
 }
 
 impl fmt::Display for Judgement {
@@ -104,7 +130,9 @@ impl fmt::Display for Judgement {
 pub fn judge(evidence: &Evidence<'_>) -> Judgement {
     let seen = Seen::of(evidence);
     let (kind, advice) = seen.judged();
-    Judgement { kind, advice, verdict: seen.words }
+    let collapse = seen.collapse();
+    let remedy = collapse.and_then(|kind| seen.course.remedies(kind, seen.vitals.as_ref()).into_iter().next());
+    Judgement { kind, advice, verdict: seen.words, collapse, remedy }
 }
 
 /// The evidence, looked at.
@@ -133,8 +161,10 @@ impl<'a> Seen<'a> {
     }
 
     fn judged(&self) -> (Kind, String) {
-        if !self.evidence.is_finished {
-            return (Kind::Unfinished, self.unfinished());
+        match self.evidence.ending {
+            Ending::Stopped => return (Kind::Unfinished, self.unfinished()),
+            Ending::Collapsed { since } => return (Kind::Collapsed, self.ended_by_collapse(since)),
+            Ending::Finished => {}
         }
         if let Some(why) = self.stood_still() {
             return (Kind::DidNotMove, format!("Did not move: {why}"));
@@ -146,6 +176,26 @@ impl<'a> Seen<'a> {
             Some(knn) => self.by_accuracy(&Accuracy::of(knn)),
             None => self.without_accuracy(),
         }
+    }
+
+    fn collapse(&self) -> Option<CollapseKind> {
+        match (self.verdict, self.evidence.ending) {
+            (Verdict::Collapsed(kind), _) => Some(kind),
+            // A method whose numbers are not these has collapsed by the only measure that all have.
+            (_, Ending::Collapsed { .. }) => Some(CollapseKind::SameFeatures),
+            _ => None,
+        }
+    }
+
+    fn ended_by_collapse(&self, since: u64) -> String {
+        let Evidence { recipe, steps, .. } = *self.evidence;
+        let words = self.words.as_deref().unwrap_or("what it had learnt is lost");
+        format!(
+            "Collapsed: from step {} on, until it was ended after step {} of {}, {words}. Next: {ANEW}",
+            thousands(since),
+            thousands(steps),
+            thousands(recipe.total_steps())
+        )
     }
 
     fn is_short(&self) -> bool {
@@ -203,12 +253,15 @@ impl<'a> Seen<'a> {
                 format!("Not judged: {why} ({found}). Next: `dino-vmf eval knn` on more images, or on harder labels");
             return (Kind::NotJudged, advice);
         }
-        let cause = self.vitals.as_ref().and_then(|vitals| self.course.fast_cause(vitals));
-        if let Some(cause) = cause.filter(|_| found.is_worse_than_untrained()) {
+        if let Some(cause) = self.course.fast_cause(self.vitals.as_ref()).filter(|_| found.is_worse_than_untrained()) {
             let advice = format!("Collapsed: training has ruined the features ({found}). {cause}. Next: {ANEW}");
             return (Kind::Collapsed, advice);
         }
         let so_far = format!("{} ({})", found.in_words(), found.with_margin());
+        if let Some(why) = self.nearly_collapsed().filter(|_| !is_rising && !found.beats_untrained()) {
+            let advice = self.course.advice(CollapseKind::Uniform, self.vitals.as_ref());
+            return (Kind::Collapsed, format!("Nearly collapsed: {why}; {so_far}. {advice}. Next: {ANEW}"));
+        }
         if self.is_short() {
             return (Kind::TooShort, format!("{}; so far {so_far}. Next: {}", self.too_short(), self.more()));
         }
@@ -224,6 +277,23 @@ impl<'a> Seen<'a> {
         let kind = if found.is_below_raw_pixels() { Kind::BelowRawPixels } else { Kind::NoGain };
         let title = if kind == Kind::BelowRawPixels { "Below raw pixels" } else { "No gain" };
         (kind, format!("{title}: {so_far}. Next: {next}"))
+    }
+
+    /// What speaks for a run that is on its way to a collapse, or just above one; none where nothing does, or where it is too
+    /// early to tell. Not called wrong by itself: only where nothing was learnt.
+    fn nearly_collapsed(&self) -> Option<String> {
+        let steps = self.evidence.steps;
+        let (vitals, ln_k) = (self.vitals.as_ref()?, (self.course.prototypes as f64).ln());
+        if steps < ENOUGH_STEPS || self.course.is_early(steps) {
+            return None;
+        }
+        let mut signs = Vec::new();
+        if vitals.teacher_entropy > NEARLY_UNIFORM * ln_k {
+            let (entropy, k) = (vitals.teacher_entropy, self.course.prototypes);
+            signs.push(format!("the teacher is nearly uniform (its entropy is {entropy:.1} of ln {k} = {ln_k:.1})"));
+        }
+        signs.extend(self.rank.filter(|&rank| rank < LOW_RANK).map(|rank| format!("features have rank {rank:.1}")));
+        (!signs.is_empty()).then(|| format!("after {} steps {}", thousands(steps), signs.join(", and ")))
     }
 
     fn without_accuracy(&self) -> (Kind, String) {
