@@ -63,14 +63,16 @@ impl Ended<'_> {
     }
 }
 
+/// What became of an attempt that collapsed, as the end of a sentence that begins with its number.
+pub fn of_attempt(attempt: &Attempt) -> String {
+    let changes: Vec<String> = attempt.changes.iter().map(|c| format!("{} {}", c.key, c.from)).collect();
+    let (became, since) = (printable(&attempt.became), attempt.since);
+    format!("became {became} at step {since}, with {}", printable(&changes.join(" and ")))
+}
+
 /// Attempts that collapsed before the one that ended, a line each.
 fn attempts(attempts: &[Attempt]) -> String {
-    let line = |(attempt, number): (&Attempt, usize)| {
-        let changes: Vec<String> = attempt.changes.iter().map(|c| format!("{} {}", c.key, c.from)).collect();
-        let (became, since) = (printable(&attempt.became), attempt.since);
-        format!("attempt {number}, with {}, became {became} at step {since}\n", printable(&changes.join(" and ")))
-    };
-    attempts.iter().zip(1..).map(line).collect()
+    attempts.iter().zip(1..).map(|(attempt, number)| format!("attempt {number} {}\n", of_attempt(attempt))).collect()
 }
 
 /// For people, of a run that a collapse ended: which weights there are, and last what became of it.

@@ -31,8 +31,9 @@ pub struct Patience {
 /// What the records so far have told. Steps are counted from 1; 0 stands for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collapse {
-    /// The last healthy record.
+    /// The last healthy record, and the first one after it that was not.
     healthy: u64,
+    doubtful: u64,
     /// The first and the last record of the collapse that lasts.
     since: u64,
     last: u64,
@@ -44,9 +45,10 @@ impl Collapse {
     /// Takes note of a record. One that is healthy ends a collapse.
     pub(crate) fn note(&mut self, step: u64, condition: Condition) {
         match condition {
-            Condition::Unclear => {}
+            Condition::Unclear => self.doubt(step),
             Condition::Healthy => *self = Self { healthy: step, ..Self::default() },
             Condition::Collapsed => {
+                self.doubt(step);
                 self.since = if self.records == 0 { step } else { self.since };
                 self.last = step;
                 self.records += 1;
@@ -54,14 +56,19 @@ impl Collapse {
         }
     }
 
+    fn doubt(&mut self, step: u64) {
+        self.doubtful = if self.doubtful == 0 { step } else { self.doubtful };
+    }
+
     /// The step of the first record of the collapse that lasts; none in a run that is well.
     pub fn since(&self) -> Option<u64> {
         (self.records > 0).then_some(self.since)
     }
 
-    /// The step before which checkpoints are from before the collapse; none where the run was never seen to be healthy.
+    /// The step before which checkpoints are good ones; none in a run that is well, and in one that never was. A teacher may
+    /// become uniform so early that it is not called a collapse for some time.
     pub(crate) fn healthy_before(&self) -> Option<u64> {
-        self.since().filter(|_| self.healthy > 0)
+        (self.healthy > 0 && self.doubtful > 0).then_some(self.doubtful)
     }
 
     /// Whether it has lasted for longer than there is patience for.
@@ -72,7 +79,7 @@ impl Collapse {
     }
 
     pub(crate) fn save(&self, state: &mut State<'_>) {
-        state.value(KEY, vec![self.healthy, self.since, self.last, self.records]);
+        state.value(KEY, vec![self.healthy, self.doubtful, self.since, self.last, self.records]);
     }
 
     /// Checkpoints from before there was such a count have none: then it begins where they end.
@@ -80,8 +87,8 @@ impl Collapse {
         if !saved.has(KEY) {
             return Ok(Self::default());
         }
-        let numbers = saved.numbers(KEY, 4)?;
-        Ok(Self { healthy: numbers[0], since: numbers[1], last: numbers[2], records: numbers[3] })
+        let [healthy, doubtful, since, last, records] = saved.numbers(KEY, 5)?[..] else { return Ok(Self::default()) };
+        Ok(Self { healthy, doubtful, since, last, records })
     }
 }
 
@@ -108,10 +115,12 @@ mod tests {
         assert!(!lasting.exhausts(Some(Patience { steps: 21, ..PATIENCE })));
         assert_eq!((lasting.since(), lasting.healthy_before()), (Some(20), Some(20)));
         // What is too early to tell neither begins a collapse nor ends one.
-        assert_eq!(after(&[Unclear, Unclear]), Collapse::default());
+        assert_eq!(after(&[Unclear, Unclear]).since(), None);
         let never_well = after(&[Unclear, Collapsed, Unclear, Collapsed, Collapsed]);
         assert!(never_well.exhausts(Some(PATIENCE)));
         assert_eq!((never_well.since(), never_well.healthy_before()), (Some(20), None), "no checkpoint is a good one");
+        let lost_early = after(&[Healthy, Unclear, Collapsed]);
+        assert_eq!((lost_early.since(), lost_early.healthy_before()), (Some(30), Some(20)));
     }
 
     #[test]

@@ -125,7 +125,7 @@ fn a_collapse_is_told_with_the_setting_that_fits() {
     says((word, advice), "collapsed", &["lr 10 is 20000 times", "another --out"]);
     let soft = recipe("epochs = 800\nteacher_temp = 0.07", true);
     let knn = table(30.0, 25.0, 25.0);
-    let parts = ["batch normalisation in the head", "try head_batch_norm = true", "another --out"];
+    let parts = ["batch normalisation in the head", "Try head_batch_norm = true", "another --out"];
     says(finished(&soft, uniform(&soft), MOVED, Some(&knn)), "collapsed", &parts);
     // Before the warm-up is over a uniform teacher says nothing.
     let short = recipe("epochs = 20\nteacher_temp = 0.07", false);
@@ -170,7 +170,7 @@ fn a_run_that_is_nearly_uniform_and_has_learnt_nothing_is_not_called_short() {
         ["Nearly collapsed: after 2,480 steps", "6.9 of ln 4096 = 8.3", "rank 2.7", "momentum_teacher = 0.97 and"];
     says(judged(&fast, 6.9, 2.7, 31.0), "collapsed", &parts);
     let sharp = recipe("warmup_teacher_temp = 0.025\nwarmup_teacher_temp_epochs = 15");
-    let parts = ["nearly uniform", "7.4 of", "rank 4.2", "try warmup_teacher_temp = 0.04"];
+    let parts = ["nearly uniform", "7.4 of", "rank 4.2", "Try warmup_teacher_temp = 0.04"];
     says(judged(&sharp, 7.4, 4.2, 34.2), "collapsed", &parts);
     // What is as uniform and has learnt is well, and what is short may still learn.
     assert_eq!(judged(&fast, 6.9, 2.7, 55.0).0, "learnt");

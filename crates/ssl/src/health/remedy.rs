@@ -22,7 +22,7 @@ const USUAL_CENTER: f64 = 0.9;
 pub struct Remedy {
     /// Keys of the recipe, each with its new value as TOML.
     pub changes: Vec<(&'static str, String)>,
-    /// Why that, as the beginning of a sentence.
+    /// Why that, as the end of a sentence.
     pub reason: String,
 }
 
@@ -39,7 +39,7 @@ impl Remedy {
 
 impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: try {}", self.reason, self.assignments())
+        write!(f, "Try {}: {}", self.assignments(), self.reason)
     }
 }
 
