@@ -26,18 +26,18 @@ pub fn conclude(mut trainer: Trainer<Pretraining>, recipe: &Recipe, since: u64) 
     let steps = trainer.step();
     let judgement = judged(trainer.folder(), recipe, steps, since)?;
     let healthy = trainer.return_to_health()?;
-    match retry(recipe, trainer.folder().attempts(), &judgement) {
-        Some((kind, remedy)) => {
-            let run = trainer.folder().run_name().to_owned();
-            let (became, reason) = (kind.became().to_owned(), remedy.reason.clone());
-            let changes = recipe.changes_by(remedy);
-            // The networks go first: the next attempt needs their memory.
-            let folder = trainer.into_folder();
-            announce(&folder, remedy, kind, since, steps);
-            Ok(Next::Again(folder.vacate(Attempt { run, steps, since, healthy, became, changes, reason })?))
-        }
-        None => give_up(&trainer, recipe, judgement, CollapsedAt { since, healthy }).map(Next::Ended),
-    }
+    // Also for an attempt that is followed by another: what it has left says by itself what it is.
+    let result = hand_over(&trainer, recipe, &judgement, CollapsedAt { since, healthy })?;
+    let Some((kind, remedy)) = retry(recipe, trainer.folder().attempts(), &judgement) else {
+        return Ok(Next::Ended(result));
+    };
+    let run = trainer.folder().run_name().to_owned();
+    let (became, reason) = (kind.became().to_owned(), remedy.reason.clone());
+    let changes = recipe.changes_by(remedy);
+    // The networks go first: the next attempt needs their memory.
+    let folder = trainer.into_folder();
+    announce(&folder, remedy, kind, since, steps);
+    Ok(Next::Again(folder.vacate(Attempt { run, steps, since, healthy, became, changes, reason })?))
 }
 
 /// Whether a run that ended by a collapse stays ended: with other words about a collapse, the same command goes on with it.
@@ -79,16 +79,16 @@ fn announce(folder: &RunFolder, remedy: &Remedy, kind: CollapseKind, since: u64,
 }
 
 /// Hands over the weights from before the collapse, and writes down how the run ended.
-fn give_up(
+fn hand_over(
     trainer: &Trainer<Pretraining>,
     recipe: &Recipe,
-    judgement: Judgement,
+    judgement: &Judgement,
     collapsed: CollapsedAt,
 ) -> Result<RunResult, CliError> {
     let backbone = collapsed.healthy.map(|step| conclusion::export(trainer, recipe, step)).transpose()?;
     let log = RunReader::open(trainer.folder().root())?.metrics()?;
     let loss = log.iter().rev().find_map(|record| record.get("loss")?.as_f64());
-    let Judgement { kind, advice, verdict, .. } = judgement;
+    let Judgement { kind, advice, verdict, .. } = judgement.clone();
     let result = RunResult {
         steps: trainer.step(),
         collapsed: Some(collapsed),

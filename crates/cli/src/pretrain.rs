@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use data::Source;
 use eval::{EvalError, ReadOptions};
-use ssl::pretraining::{self, Extras};
+use ssl::learner::LearnError;
+use ssl::pretraining::{self, Extras, PretrainError};
 use ssl::recipe::{Facts, RawRecipe, Recipe};
 use ssl::{method, view_plan::ViewShape};
+use tensor::DeviceError;
 use train::Outcome;
 use train::run::{RunFolder, Vacated};
 
@@ -84,6 +86,7 @@ impl Command<'_> {
         let read = ReadOptions { workers: workers(args)?, ..Default::default() };
         // Before there is a folder that holds these settings.
         memory::check_recipe(&device.device, &recipe)?;
+        let begins_again = vacated.is_some();
         let folder = match vacated {
             Some(vacated) => vacated.begin(&recipe)?,
             None => RunFolder::open_after(out, &recipe, &attempts)?,
@@ -124,6 +127,11 @@ impl Command<'_> {
             Ok((trainer, outcome))
         });
         console.close();
+        if begins_again && trained.as_ref().is_err_and(is_out_of_memory) {
+            output::note(
+                "this process may still hold memory of the attempt before: the same command has all of it again",
+            );
+        }
         let (trainer, outcome) = trained?;
         if terminal.skipped() > 0 {
             output::note(&format!("skipped because unreadable: {}", text::count(terminal.skipped(), "image")));
@@ -153,6 +161,11 @@ impl Command<'_> {
             },
         }
     }
+}
+
+/// Whether a GPU had too little memory for a run.
+fn is_out_of_memory(error: &CliError) -> bool {
+    matches!(error, CliError::Pretrain(PretrainError::Learn(LearnError::Device(DeviceError::OutOfMemory { .. }))))
 }
 
 /// The images whose features the online evaluation computes at once.

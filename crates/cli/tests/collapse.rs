@@ -108,6 +108,8 @@ fn a_run_begins_again_with_a_safer_value_at_most_twice_and_survives_kills_on_the
     let config = fs::read_to_string(unbroken.join("config.toml")).unwrap();
     assert!(config.contains("attempt 2: with false it became uniform at step 301"), "{config}");
     assert!(config.contains("attempt 3: with 0.95 it became uniform at step 301"), "{config}");
+    let about = run(&["inspect", unbroken.join("collapsed-1").to_str().unwrap(), "--json"]).json();
+    assert_eq!((about["state"].as_str(), about["step"].as_u64()), (Some("collapsed"), Some(337)));
     assert!(!unbroken.join("collapsed-1/checkpoints/step-00000337.safetensors").exists(), "it is of no more use");
 
     // Killed while the first collapse lasts, when that attempt is about to be given up, and in the second one.

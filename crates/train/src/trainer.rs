@@ -11,7 +11,7 @@ use data::loader::batches_per_epoch;
 use data::{Batch, LoaderConfig, LoaderError, Source};
 use serde_json::json;
 
-use crate::collapse::{Collapse, Patience};
+use crate::collapse::{Collapse, Condition, Patience};
 use crate::error::{Kept, NotFinite, StepError, TrainError, TrainFailure};
 use crate::feed::{Fed, Feed};
 use crate::pace::Pace;
@@ -236,8 +236,7 @@ impl<T: Trainable> Trainer<T> {
             let (step, epoch) = (self.step, at.epoch);
             monitor.step(&Progress { step, total_steps: total, epoch, loss, images_per_second, data_wait });
             if self.step.is_multiple_of(self.options.log_every) || self.step == total {
-                let logged = self.log(&fed, at, &pace, monitor);
-                self.together(logged)?;
+                self.log(&fed, at, &pace, monitor)?;
                 if data_wait > MUCH_WAITING {
                     monitor.say(&feed.advice());
                 }
@@ -279,6 +278,14 @@ impl<T: Trainable> Trainer<T> {
         Ok(self.trained.reduce().any(here).map_err(StepError::from)?)
     }
 
+    /// The worst condition that any process has found: each sees images of its own, and all must end at the same step.
+    fn worst(&mut self, here: Condition) -> Result<Condition, TrainFailure> {
+        if self.any(here == Condition::Collapsed)? {
+            return Ok(Condition::Collapsed);
+        }
+        Ok(if self.any(here == Condition::Unclear)? { Condition::Unclear } else { Condition::Healthy })
+    }
+
     /// What this process has found, if no other one has failed.
     fn together<R>(&mut self, here: Result<R, TrainFailure>) -> Result<R, Ended> {
         Ok(step::together(here, self.trained.reduce())?)
@@ -306,15 +313,21 @@ impl<T: Trainable> Trainer<T> {
         TrainFailure::NotFinite { step: self.step, term: error.term, report }
     }
 
-    fn log(&mut self, fed: &Fed, at: Position, pace: &Pace, monitor: &mut dyn Monitor) -> Result<(), TrainFailure> {
+    /// Writes the record of a step. How the training is doing is noted first: a record that cannot be written now is written
+    /// with the next checkpoint, which must count it.
+    fn log(&mut self, fed: &Fed, at: Position, pace: &Pace, monitor: &mut dyn Monitor) -> Result<(), Ended> {
         let record = Record::new(self.step).whole("epoch", at.epoch as i64);
-        let StepRecord { record, verdict, condition } = self.trained.describe(fed, at, record)?;
+        let described = self.trained.describe(fed, at, record).map_err(TrainFailure::from);
+        let StepRecord { record, verdict, condition } = self.together(described)?;
+        let condition = self.worst(condition)?;
         self.collapse.note(self.step, condition);
         if let Some(words) = &verdict {
             monitor.say(words);
         }
         let (images_per_second, data_wait) = pace.rates();
-        self.append(record.number("images_per_second", images_per_second).number("data_wait", data_wait), monitor)
+        let record = record.number("images_per_second", images_per_second).number("data_wait", data_wait);
+        let written = self.append(record, monitor);
+        self.together(written)
     }
 
     fn append(&mut self, record: Record, monitor: &mut dyn Monitor) -> Result<(), TrainFailure> {
