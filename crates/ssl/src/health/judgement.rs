@@ -169,7 +169,10 @@ impl<'a> Seen<'a> {
         if let Some(why) = self.stood_still() {
             return (Kind::DidNotMove, format!("Did not move: {why}"));
         }
-        if let Some(words) = &self.words {
+        // What is only suspected is nothing to speak of where kNN says that it has learnt.
+        let is_refuted = matches!(self.verdict, Verdict::Suspected(_))
+            && self.evidence.knn.is_some_and(|knn| Accuracy::of(knn).beats_both());
+        if let Some(words) = self.words.as_ref().filter(|_| !is_refuted) {
             return (Kind::Collapsed, format!("Collapsed: at the end {words}. Next: {ANEW}"));
         }
         match self.evidence.knn {
@@ -180,7 +183,7 @@ impl<'a> Seen<'a> {
 
     fn collapse(&self) -> Option<CollapseKind> {
         match (self.verdict, self.evidence.ending) {
-            (Verdict::Collapsed(kind), _) => Some(kind),
+            (Verdict::Collapsed(kind) | Verdict::Suspected(kind), _) => Some(kind),
             // A method whose numbers are not these has collapsed by the only measure that all have.
             (_, Ending::Collapsed { .. }) => Some(CollapseKind::SameFeatures),
             _ => None,

@@ -151,6 +151,15 @@ fn a_run_that_a_collapse_ended_is_told_since_when_and_what_to_try() {
     says((judgement.kind.word(), judgement.advice), "collapsed", &parts);
 }
 
+#[test]
+fn features_of_rank_one_are_no_collapse_where_knn_says_that_they_are_good() {
+    let long = recipe("epochs = 800", true);
+    let mut last = record(3200);
+    last["feature_rank"] = json!(1.02);
+    says(finished(&long, last.clone(), MOVED, Some(&table(33.0, 31.0, 44.0))), "learnt", &["44.0 %"]);
+    says(finished(&long, last, MOVED, Some(&table(33.0, 31.0, 32.0))), "collapsed", &["effective rank is 1.02"]);
+}
+
 /// Two runs on Imagenette that ended almost uniform, and were told no more than to train for longer.
 #[test]
 fn a_run_that_is_nearly_uniform_and_has_learnt_nothing_is_not_called_short() {
