@@ -27,9 +27,11 @@ pub fn finished(folder: &RunFolder, recipe: &Recipe) -> Result<Option<RunResult>
     }
     let last = result.as_ref().map_or(total, |result| result.steps);
     // A run that has never been healthy hands nothing over.
-    let has_none = |result: &RunResult| result.collapsed.is_some_and(|collapsed| collapsed.healthy.is_none());
+    let is_handed_over = |result: &RunResult| {
+        result.collapsed.is_some_and(|collapsed| collapsed.healthy.is_none()) || run.has_backbone_of(result)
+    };
     // Whoever needs the space may remove the checkpoints of a finished run.
-    if let Some(result) = result.as_ref().filter(|result| saved.is_empty() && run.has_backbone_of(result)) {
+    if let Some(result) = result.as_ref().filter(|result| saved.is_empty() && is_handed_over(result)) {
         return Ok(Some(result.clone()));
     }
     // The name alone would do for a sound folder; a damaged last checkpoint means there is work to do.
@@ -40,7 +42,7 @@ pub fn finished(folder: &RunFolder, recipe: &Recipe) -> Result<Option<RunResult>
         return Ok(None);
     }
     let Some(result) = result else { return Ok(None) };
-    if has_none(&result) || run.has_backbone_of(&result) {
+    if is_handed_over(&result) {
         return Ok(Some(result));
     }
     let path = folder.root().join(BACKBONE_FILE);

@@ -128,6 +128,10 @@ fn a_run_begins_again_with_a_safer_value_at_most_twice_and_survives_kills_on_the
     assert_eq!(last.code, COLLAPSED, "{last:#?}");
     assert!(last.err.contains("attempt 2: 360 steps"), "it went on with the second: {}", last.err);
     assert_same(&unbroken, &broken);
+    // Whoever needs the space may remove the checkpoints: it stays what it is.
+    fs::remove_dir_all(broken.join("checkpoints")).unwrap();
+    let again = small(&broken, &settings);
+    assert_eq!((again.code, again.out), (COLLAPSED, last.out));
 }
 
 #[test]
@@ -135,6 +139,10 @@ fn another_command_does_not_go_on_with_a_run_between_two_attempts() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("run");
     let settings = settings(&ALWAYS);
+    let stopped = small(&out, &[&settings[..], &["--set", "on_collapse=stop"]].concat());
+    assert_eq!(stopped.code, COLLAPSED, "{stopped:#?}");
+    assert!(!out.join("attempts.json").exists() && result(&out)["steps"] == 337);
+    // Without that word the collapse is still one to begin again after.
     let child = started(&out, &settings);
     wait_until("the second attempt", || out.join("collapsed-1/identity.json").exists() && newest_step(&out) > 1);
     kill(child);

@@ -14,9 +14,12 @@ use serde_json::{Value, json};
 
 use super::atomic::replace_with;
 use super::checkpoint::Checkpoints;
+use super::config::{Comparison, RunConfig};
 use super::error::RunError;
-use super::folder::{BACKBONE_FILE, CHECKPOINTS, CONFIG, METRICS, NOT_FINITE_FILE};
+use super::folder::{BACKBONE_FILE, CHECKPOINTS, CONFIG, METRICS, NOT_FINITE_FILE, RunFolder};
 use super::identity::{IDENTITY, Identity};
+use super::lock::Lock;
+use super::reader::RunReader;
 use super::result::RESULT_FILE;
 use super::tensorboard::EVENTS;
 
@@ -88,6 +91,26 @@ impl Attempt {
     }
 }
 
+/// A folder whose run was given up, and in which the next attempt is about to begin. The lock stays held.
+#[derive(Debug)]
+pub struct Vacated {
+    pub(super) root: PathBuf,
+    pub(super) lock: Lock,
+    pub(super) attempts: Vec<Attempt>,
+}
+
+impl Vacated {
+    /// The attempts so far, of which the last one was just given up.
+    pub fn attempts(&self) -> &[Attempt] {
+        &self.attempts
+    }
+
+    /// Begins the next attempt, with these settings.
+    pub fn begin(self, config: &dyn RunConfig) -> Result<RunFolder, RunError> {
+        RunFolder::open_locked(&self.root, config, self.lock, self.attempts)
+    }
+}
+
 /// Where what an attempt has left is, counted from 1.
 pub(super) fn folder_of(root: &Path, number: usize) -> PathBuf {
     root.join(format!("collapsed-{number}"))
@@ -136,6 +159,20 @@ pub(super) fn clear(root: &Path, attempts: &[Attempt]) -> Result<(), RunError> {
     sync(&aside)?;
     move_into(&aside, &root.join(IDENTITY))?;
     sync(&aside)
+}
+
+/// An error if settings with which the next attempt is to begin differ from those of the last one in more than that one
+/// changed: they are those of another run.
+pub(super) fn refuse_other(root: &Path, config: &dyn RunConfig, attempts: &[Attempt]) -> Result<(), RunError> {
+    let (Some(last), Some(before)) = (attempts.last(), RunReader::open_any_attempt(root)?) else { return Ok(()) };
+    let (saved, path) = before.config()?;
+    let Comparison::Other(mut differences) =
+        config.compare(&saved).map_err(|source| RunError::Config { path, source })?
+    else {
+        return Ok(());
+    };
+    differences.retain(|difference| last.changes.iter().all(|change| change.key != difference.key));
+    if differences.is_empty() { Ok(()) } else { Err(RunError::OtherRun { path: root.to_owned(), differences }) }
 }
 
 fn move_into(folder: &Path, path: &Path) -> Result<(), RunError> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use files::{finished_name, is_unfinished, remove_if_there, sync_folder_of};
 
 use super::atomic::replace_with;
-use super::attempts::{self, ATTEMPTS, Attempt};
+use super::attempts::{self, ATTEMPTS, Attempt, Vacated};
 use super::checkpoint::{self, Checkpoints, Recovered};
 use super::config::{Comparison, Difference, RunConfig};
 use super::error::RunError;
@@ -42,26 +42,6 @@ pub struct RunFolder {
     attempts: Vec<Attempt>,
 }
 
-/// A folder whose run was given up, and in which the next attempt is about to begin. The lock stays held.
-#[derive(Debug)]
-pub struct Vacated {
-    root: PathBuf,
-    lock: Lock,
-    attempts: Vec<Attempt>,
-}
-
-impl Vacated {
-    /// The attempts so far, of which the last one was just given up.
-    pub fn attempts(&self) -> &[Attempt] {
-        &self.attempts
-    }
-
-    /// Begins the next attempt, with these settings.
-    pub fn begin(self, config: &dyn RunConfig) -> Result<RunFolder, RunError> {
-        RunFolder::open_locked(&self.root, config, self.lock, self.attempts)
-    }
-}
-
 impl RunFolder {
     /// The attempts of the run in a folder that collapsed and were given up: what they have changed is part of the
     /// settings that continue it.
@@ -93,7 +73,7 @@ impl RunFolder {
         Self::open_locked(root, config, lock, attempts)
     }
 
-    fn open_locked(
+    pub(super) fn open_locked(
         root: &Path,
         config: &dyn RunConfig,
         mut lock: Lock,
@@ -101,7 +81,7 @@ impl RunFolder {
     ) -> Result<Self, RunError> {
         let is_new = !is_run(root);
         if is_new {
-            refuse_other_attempt(root, config, &attempts)?;
+            attempts::refuse_other(root, config, &attempts)?;
         }
         let changed = if is_new { None } else { changed(root, config)? };
         let checkpoints = root.join(CHECKPOINTS);
@@ -266,20 +246,6 @@ fn changed(root: &Path, config: &dyn RunConfig) -> Result<Option<Vec<Difference>
         Comparison::Continues(differences) => Ok(Some(differences)),
         Comparison::Other(differences) => Err(RunError::OtherRun { path: root.to_owned(), differences }),
     }
-}
-
-/// An error if settings with which the next attempt is to begin differ from those of the last one in more than that one
-/// changed: they are those of another run.
-fn refuse_other_attempt(root: &Path, config: &dyn RunConfig, attempts: &[Attempt]) -> Result<(), RunError> {
-    let (Some(last), Some(before)) = (attempts.last(), RunReader::open_any_attempt(root)?) else { return Ok(()) };
-    let (saved, path) = before.config()?;
-    let Comparison::Other(mut differences) =
-        config.compare(&saved).map_err(|source| RunError::Config { path, source })?
-    else {
-        return Ok(());
-    };
-    differences.retain(|difference| last.changes.iter().all(|change| change.key != difference.key));
-    if differences.is_empty() { Ok(()) } else { Err(RunError::OtherRun { path: root.to_owned(), differences }) }
 }
 
 /// An error unless the path is free, an empty folder, one that a start of ours left unfinished, or a run.

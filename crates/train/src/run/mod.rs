@@ -19,11 +19,11 @@ mod reader;
 mod result;
 mod tensorboard;
 
-pub use attempts::{Attempt, Change};
+pub use attempts::{Attempt, Change, Vacated};
 pub use checkpoint::{Checkpoints, Recovered, Skipped, Written};
 pub use config::{Comparison, Difference, RunConfig};
 pub use error::RunError;
-pub use folder::{BACKBONE_FILE, NOT_FINITE_FILE, RunFolder, Vacated, is_run};
+pub use folder::{BACKBONE_FILE, NOT_FINITE_FILE, RunFolder, is_run};
 pub use format::{Checkpoint, Damage, Element, TensorRef};
 pub use identity::{Digests, Identity};
 pub use lock::Activity;
