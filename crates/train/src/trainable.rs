@@ -25,11 +25,11 @@ pub struct StepRecord {
     pub record: Record,
     /// What is wrong, in words; none where all is well.
     pub verdict: Option<String>,
-    /// How the training is doing. A collapse that lasts ends the run: see [`LoopOptions::patience`].
+    /// How the training is doing. A collapse that lasts ends the run: see [`LoopOptions::patience`](crate::LoopOptions::patience).
     pub condition: Condition,
 }
 
-/// What a [`Trainer`] trains.
+/// What a [`Trainer`](crate::Trainer) trains.
 pub trait Trainable {
     /// Where it computes.
     fn device(&self) -> &Device;
