@@ -2,13 +2,14 @@
 
 use eval::{EvalError, Network, OnlineKnn};
 use model::weights;
-use ssl::health::{Evidence, Judgement, Movement, judge};
+use ssl::health::{Ending, Evidence, Judgement, Movement, judge};
 use ssl::learner::BACKBONE;
 use ssl::pretraining::Pretraining;
 use ssl::recipe::Recipe;
 use train::Trainer;
 use train::run::{BACKBONE_FILE, KnnTable, RESULT_FILE, RunFolder, RunReader, RunResult, checksum};
 
+use crate::collapse;
 use crate::description;
 use crate::error::CliError;
 use crate::online_knn::{self, OnlineEvaluation, teacher};
@@ -19,19 +20,29 @@ pub fn finished(folder: &RunFolder, recipe: &Recipe) -> Result<Option<RunResult>
     let total = recipe.total_steps();
     let (run, checkpoints) = (RunReader::open(folder.root())?, folder.checkpoints());
     let (result, saved) = (run.result(total), checkpoints.list()?);
+    if let Some(result) = &result
+        && !collapse::is_final(folder, recipe, result)?
+    {
+        return Ok(None);
+    }
+    let last = result.as_ref().map_or(total, |result| result.steps);
+    // A run that has never been healthy hands nothing over.
+    let is_handed_over = |result: &RunResult| {
+        result.collapsed.is_some_and(|collapsed| collapsed.healthy.is_none()) || run.has_backbone_of(result)
+    };
     // Whoever needs the space may remove the checkpoints of a finished run.
-    if let Some(result) = result.as_ref().filter(|result| saved.is_empty() && run.has_backbone_of(result)) {
+    if let Some(result) = result.as_ref().filter(|result| saved.is_empty() && is_handed_over(result)) {
         return Ok(Some(result.clone()));
     }
     // The name alone would do for a sound folder; a damaged last checkpoint means there is work to do.
-    if !saved.iter().any(|&(step, _)| step == total) {
+    if !saved.iter().any(|&(step, _)| step == last) {
         return Ok(None);
     }
-    if checkpoints.latest_valid()?.checkpoint.is_none_or(|checkpoint| checkpoint.step() != total) {
+    if checkpoints.latest_valid()?.checkpoint.is_none_or(|checkpoint| checkpoint.step() != last) {
         return Ok(None);
     }
     let Some(result) = result else { return Ok(None) };
-    if run.has_backbone_of(&result) {
+    if is_handed_over(&result) {
         return Ok(Some(result));
     }
     let path = folder.root().join(BACKBONE_FILE);
@@ -40,9 +51,10 @@ pub fn finished(folder: &RunFolder, recipe: &Recipe) -> Result<Option<RunResult>
     Ok(None)
 }
 
-/// Writes the backbone of the teacher as it is now; its checksum. Before the last step it says of which step it is.
-pub fn export(trainer: &Trainer<Pretraining>, recipe: &Recipe) -> Result<String, CliError> {
-    let (learner, step) = (trainer.trained().learner(), trainer.step());
+/// Writes the backbone of the teacher as it is now, after `step` steps; its checksum. Before the last step it says of which
+/// step it is.
+pub fn export(trainer: &Trainer<Pretraining>, recipe: &Recipe, step: u64) -> Result<String, CliError> {
+    let learner = trainer.trained().learner();
     let unfinished = (step < recipe.total_steps()).then(|| ("step", format!("{step} of {}", recipe.total_steps())));
     let metadata = description::of_recipe(recipe)?.into_iter().chain(unfinished);
     let bytes = weights::to_safetensors(learner.layout(), &learner.teacher, BACKBONE, metadata)?;
@@ -59,7 +71,7 @@ pub fn finish(
     should_stop: &dyn Fn() -> bool,
 ) -> Result<RunResult, CliError> {
     let (learner, folder) = (trainer.trained().learner(), trainer.folder());
-    let backbone = Some(export(trainer, recipe)?);
+    let backbone = Some(export(trainer, recipe, trainer.step())?);
     let table = |judge: &OnlineKnn| -> Result<KnnTable, CliError> {
         output::note("comparing with raw pixels and with the untrained network");
         let (vit, weights) = online_knn::untrained(recipe, learner.device())?;
@@ -89,11 +101,12 @@ pub fn finish(
     let movement = movement.inspect_err(|error| output::note(&format!("not compared with its start: {error}"))).ok();
     let (steps, log) = (trainer.step(), RunReader::open(folder.root())?.metrics()?);
     let loss = log.iter().rev().find_map(|record| record.get("loss")?.as_f64());
-    let evidence = Evidence { recipe, steps, is_finished: true, log: &log, movement, knn: knn.as_ref() };
-    let Judgement { kind, advice, verdict, epochs } = judge(&evidence);
+    let evidence = Evidence { recipe, steps, ending: Ending::Finished, log: &log, movement, knn: knn.as_ref() };
+    let Judgement { kind, advice, verdict, epochs, .. } = judge(&evidence);
     let advised_epochs = epochs.map(|epochs| epochs as u64);
     let (substitutes, judgement) = (trainer.substitutes().images, Some((kind.word().to_owned(), advice)));
-    let result = RunResult { steps, loss, verdict, knn, substitutes, backbone, judgement, advised_epochs };
+    let result =
+        RunResult { steps, collapsed: None, loss, verdict, knn, substitutes, backbone, judgement, advised_epochs };
     folder.write(RESULT_FILE, format!("{:#}\n", result.to_json()).as_bytes())?;
     Ok(result)
 }
@@ -103,6 +116,6 @@ pub fn of_a_stop(trainer: &Trainer<Pretraining>, recipe: &Recipe) -> Result<(&'s
     let log = RunReader::open(trainer.folder().root())?.metrics()?;
     let steps = trainer.step();
     let Judgement { kind, advice, .. } =
-        judge(&Evidence { recipe, steps, is_finished: false, log: &log, movement: None, knn: None });
+        judge(&Evidence { recipe, steps, ending: Ending::Stopped, log: &log, movement: None, knn: None });
     Ok((kind.word(), advice))
 }

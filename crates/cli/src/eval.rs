@@ -34,6 +34,9 @@ fn list(ks: &[usize]) -> String {
     ks.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
+/// How a source's remark begins, or what it says, where it is about labels that cannot be used.
+const REASONS: [&str; 4] = ["labels are not used", "no labels are used", "no labels:", "have no labels"];
+
 /// `eval knn`: held-out images classified by the training images, or each by all others where nothing is held out.
 pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
     let device = args.inference.open()?;
@@ -52,7 +55,8 @@ pub fn knn(args: &KnnArgs) -> Result<(), CliError> {
         if let Some(source) = source.filter(|source| !is_labelled(&***source)) {
             let images = source.len();
             // Where the data has labels that cannot be used, that is the reason, and not where labels would go.
-            return Err(match source.remarks().iter().find(|remark| remark.contains("labels")) {
+            let is_reason = |remark: &&String| REASONS.iter().any(|words| remark.contains(words));
+            return Err(match source.remarks().iter().find(is_reason) {
                 Some(why) => CliError::Unlabelled { which, why: why.clone() },
                 None => EvalError::NoLabels { which, unlabelled: images, images }.into(),
             });

@@ -4,6 +4,7 @@
 
 mod args;
 mod bench;
+mod collapse;
 mod conclusion;
 mod description;
 mod device;

@@ -2,26 +2,28 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use data::{Census, Source};
 use eval::{EvalError, ReadOptions};
-use serde_json::json;
-use ssl::pretraining::{self, Extras};
-use ssl::recipe::Recipe;
+use ssl::learner::LearnError;
+use ssl::pretraining::{self, Extras, PretrainError};
+use ssl::recipe::{Facts, RawRecipe, Recipe};
 use ssl::{method, view_plan::ViewShape};
+use tensor::DeviceError;
 use train::Outcome;
-use train::run::{BACKBONE_FILE, CENSUS_FILE, Difference, RunError, RunFolder, RunResult};
+use train::run::{CENSUS_FILE, Difference, RunError, RunFolder, Vacated};
 
 use crate::args::PretrainArgs;
+use crate::collapse;
 use crate::conclusion;
 use crate::description;
 use crate::device::Chosen;
 use crate::error::CliError;
 use crate::images;
-use crate::longer;
 use crate::memory;
 use crate::online_knn::{self, OnlineEvaluation, input_spec};
-use crate::outcome;
+use crate::outcome::Ended;
 use crate::output;
 use crate::progress::Console;
 use crate::signals::{self, Stop};
@@ -42,80 +44,129 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         (Some(minutes), Some(out)) => time_budget::fit(&asked, &facts, minutes, &train, &device.device, out)?,
         _ => asked.clone(),
     };
-    let recipe = args.recipe.resolve(fitted, &facts)?;
-    let method = method::of(&recipe);
-    let read = ReadOptions { workers: workers(args)?, ..Default::default() };
-    // Before there is a folder that holds these settings.
-    memory::check_recipe(&device.device, &recipe)?;
-    let out = named_out.unwrap_or_else(|| default_out(&args.recipe.data, &recipe));
-    let folder = RunFolder::open(&out, &recipe).map_err(|error| other_data(error, &out, &*train))?;
-
-    if let Some(result) = conclusion::finished(&folder, &recipe)? {
-        output::note(&format!("{}: this run is finished; give another --out to train anew", text::shown(&out)));
-        print(&result, args, &out, &recipe)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    folder.discard_result()?;
-    // The images are still those that the run was begun with, or it would have been refused.
-    if !out.join(CENSUS_FILE).exists() {
-        folder.write(CENSUS_FILE, &Census::of(&*train).to_bytes())?;
-    }
-    introduce(&device, &train.describe(), &recipe, &out);
-    for difference in folder.changed() {
-        output::note(&format!("changed from here on: {difference}"));
-    }
-    let held_out = images::open_held_out(&args.recipe.data);
-    let watched: Vec<_> = std::iter::once(&train).chain(held_out.as_ref().ok()).cloned().collect();
-    let knn = online_knn::of_recipe(&recipe, train.clone(), held_out, read, args.device.host(&device.device)?)?;
-    let evaluated = knn.as_ref().map(|_| evaluated_at_once(&recipe, read));
-    let extras = Extras { evaluated, description: description::of_recipe(&recipe)? };
-
-    let console = Console::new(recipe.total_steps());
-    let stop = Stop::listen(&console)?;
-    let faster = |images_per_second| time_budget::under_an_hour(&asked, &facts, &recipe, images_per_second);
-    let mut terminal = Terminal::new(&console, recipe.epochs(), recipe.batch_size(), &faster).watching(watched);
-    let mut knn = OnlineEvaluation::new(knn);
-    let opened = pretraining::open(&device.device, &recipe, &*method, folder, train, extras, &mut terminal);
-    let trained = opened.map_err(CliError::from).and_then(|mut trainer| {
-        terminal.begin(trainer.step(), recipe.total_steps(), &device.device.describe());
-        let outcome = trainer.run(&mut terminal, &mut knn, &|| stop.requested())?;
-        Ok((trainer, outcome))
-    });
-    console.close();
-    let (trainer, outcome) = trained?;
-    if terminal.skipped() > 0 {
-        output::note(&format!("skipped because unreadable: {}", text::count(terminal.skipped(), "image")));
-    }
-    if terminal.turned() > 0 {
-        output::note(&output::turned(terminal.turned()));
-    }
-    if let Some(changes) = images::changes(&args.recipe.data, facts.fingerprint, &out) {
-        output::note(&format!(
-            "warning: the images are no longer those that this run began with: {changes}. What it has seen is a mixture, and \
-             the same command will not continue it"
-        ));
-    }
-    let stopped = |step: u64| {
-        let (word, advice) = conclusion::of_a_stop(&trainer, &recipe)?;
-        let (run, weights) = (text::shown(&out).to_string(), text::shown(&out.join(BACKBONE_FILE)).to_string());
-        output::note(&format!("{weights} is the teacher of step {step}"));
-        output::note(&advice);
-        if args.json {
-            let object = json!({
-                "outcome": "stopped", "steps": step, "run": run, "weights": weights, "judgement": word, "advice": advice,
-            });
-            output::json(&object)?;
-        }
-        Ok(ExitCode::from(stop.status()))
+    let out = match named_out {
+        Some(out) => out,
+        None => default_out(&args.recipe.data, &args.recipe.resolve(fitted.clone(), &facts, &[])?),
     };
-    if let Outcome::Stopped { step } = outcome {
-        conclusion::export(&trainer, &recipe)?;
-        return stopped(step);
+    let command = Command { args, asked, fitted, device, train, facts, out };
+    let (mut vacated, mut heard) = (None, None);
+    loop {
+        match command.attempt(vacated.take(), &mut heard)? {
+            Next::Again(folder) => vacated = Some(folder),
+            Next::Ended(status) => return Ok(status),
+        }
     }
-    match conclusion::finish(&trainer, &recipe, &knn, &|| stop.requested()) {
-        Ok(result) => print(&result, args, &out, &recipe).map(|()| ExitCode::SUCCESS),
-        Err(CliError::Eval(EvalError::Stopped)) => stopped(trainer.step()),
-        Err(error) => Err(error),
+}
+
+/// What comes after an attempt.
+enum Next {
+    Again(Vacated),
+    Ended(ExitCode),
+}
+
+/// What the attempts of a run have in common.
+struct Command<'a> {
+    args: &'a PretrainArgs,
+    asked: RawRecipe,
+    /// What was asked for, and what makes it fit into the time.
+    fitted: RawRecipe,
+    device: Chosen,
+    train: Arc<dyn Source>,
+    facts: Facts,
+    out: PathBuf,
+}
+
+impl Command<'_> {
+    /// Trains until the run ends, or collapses and begins again. `heard` is made once: who asks to stop asks for all of them.
+    fn attempt(&self, vacated: Option<Vacated>, heard: &mut Option<(Console, Stop)>) -> Result<Next, CliError> {
+        let Self { args, asked, facts, train, device, out, .. } = self;
+        let attempts = match &vacated {
+            Some(vacated) => vacated.attempts().to_vec(),
+            None => RunFolder::attempts_in(out)?,
+        };
+        let recipe = args.recipe.resolve(self.fitted.clone(), facts, &attempts)?;
+        let method = method::of(&recipe);
+        let read = ReadOptions { workers: workers(args)?, ..Default::default() };
+        // Before there is a folder that holds these settings.
+        memory::check_recipe(&device.device, &recipe)?;
+        let begins_again = vacated.is_some();
+        let folder = match vacated {
+            Some(vacated) => vacated.begin(&recipe)?,
+            None => RunFolder::open_after(out, &recipe, &attempts).map_err(|error| other_data(error, out, &**train))?,
+        };
+        let ended = Ended { args, out, recipe: &recipe, attempts: &attempts };
+        if let Some(result) = conclusion::finished(&folder, &recipe)? {
+            let what = if result.collapsed.is_some() { "collapsed" } else { "is finished" };
+            output::note(&format!("{}: this run {what}; give another --out to train anew", text::shown(out)));
+            return ended.print(&result).map(Next::Ended);
+        }
+        folder.discard_result()?;
+        // The images are still those that the run was begun with, or it would have been refused.
+        if !out.join(CENSUS_FILE).exists() {
+            folder.write(CENSUS_FILE, &Census::of(&**train).to_bytes())?;
+        }
+        introduce(device, &train.describe(), &recipe, out, attempts.len());
+        for difference in folder.changed() {
+            output::note(&format!("changed from here on: {difference}"));
+        }
+        let held_out = images::open_held_out(&args.recipe.data);
+        let watched: Vec<_> = std::iter::once(train).chain(held_out.as_ref().ok()).cloned().collect();
+        let knn = online_knn::of_recipe(&recipe, train.clone(), held_out, read, args.device.host(&device.device)?)?;
+        let evaluated = knn.as_ref().map(|_| evaluated_at_once(&recipe, read));
+        let extras = Extras { evaluated, description: description::of_recipe(&recipe)? };
+
+        let (console, stop) = match heard {
+            Some(heard) => heard,
+            None => {
+                let console = Console::new(recipe.total_steps());
+                let stop = Stop::listen(&console)?;
+                heard.insert((console, stop))
+            }
+        };
+        console.reopen();
+        let faster = |images_per_second| time_budget::under_an_hour(asked, facts, &recipe, images_per_second);
+        let mut terminal = Terminal::new(console, recipe.epochs(), recipe.batch_size(), &faster).watching(watched);
+        let mut knn = OnlineEvaluation::new(knn);
+        let opened = pretraining::open(&device.device, &recipe, &*method, folder, train.clone(), extras, &mut terminal);
+        let trained = opened.map_err(CliError::from).and_then(|mut trainer| {
+            terminal.begin(trainer.step(), recipe.total_steps(), &device.device.describe());
+            let outcome = trainer.run(&mut terminal, &mut knn, &|| stop.requested())?;
+            Ok((trainer, outcome))
+        });
+        console.close();
+        if begins_again && trained.as_ref().is_err_and(is_out_of_memory) {
+            output::note(
+                "this process may still hold memory of the attempt before: the same command has all of it again",
+            );
+        }
+        let (trainer, outcome) = trained?;
+        if terminal.skipped() > 0 {
+            output::note(&format!("skipped because unreadable: {}", text::count(terminal.skipped(), "image")));
+        }
+        if terminal.turned() > 0 {
+            output::note(&output::turned(terminal.turned()));
+        }
+        if let Some(changes) = images::changes(&args.recipe.data, facts.fingerprint, out) {
+            output::note(&format!(
+                "warning: the images are no longer those that this run began with: {changes}. What it has seen is a mixture, \
+                 and the same command will not continue it"
+            ));
+        }
+        match outcome {
+            Outcome::Collapsed { since, .. } => match collapse::conclude(trainer, &recipe, since)? {
+                collapse::Next::Again(vacated) => Ok(Next::Again(vacated)),
+                collapse::Next::Ended(result) => ended.print(&result).map(Next::Ended),
+            },
+            Outcome::Stopped { step } => {
+                conclusion::export(&trainer, &recipe, step)?;
+                ended.stopped(&trainer, stop).map(Next::Ended)
+            }
+            Outcome::Finished => match conclusion::finish(&trainer, &recipe, &knn, &|| stop.requested()) {
+                Ok(result) => ended.print(&result).map(Next::Ended),
+                Err(CliError::Eval(EvalError::Stopped)) => ended.stopped(&trainer, stop).map(Next::Ended),
+                Err(error) => Err(error),
+            },
+        }
     }
 }
 
@@ -129,6 +180,11 @@ fn other_data(error: RunError, out: &Path, train: &dyn Source) -> CliError {
         },
         _ => error.into(),
     }
+}
+
+/// Whether a GPU had too little memory for a run.
+fn is_out_of_memory(error: &CliError) -> bool {
+    matches!(error, CliError::Pretrain(PretrainError::Learn(LearnError::Device(DeviceError::OutOfMemory { .. }))))
 }
 
 /// The images whose features the online evaluation computes at once.
@@ -161,10 +217,11 @@ pub fn name_of(data: &str) -> String {
     }
 }
 
-fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path) {
+fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path, collapsed: usize) {
     let (steps, per_epoch) = (recipe.total_steps(), recipe.steps_per_epoch());
+    let attempt = if collapsed > 0 { format!(", attempt {}", collapsed + 1) } else { String::new() };
     output::note(&format!(
-        "device  {}\ndata    {data}\nrun     {}: {} in {} of {per_epoch}\nrecipe\n{}",
+        "device  {}\ndata    {data}\nrun     {}{attempt}: {} in {} of {per_epoch}\nrecipe\n{}",
         device.describe(),
         text::shown(out),
         text::count(steps as usize, "step"),
@@ -174,17 +231,6 @@ fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path) {
     for warning in recipe.warnings() {
         output::note(&format!("warning: {warning}"));
     }
-}
-
-fn print(result: &RunResult, args: &PretrainArgs, out: &Path, recipe: &Recipe) -> Result<(), CliError> {
-    if !args.json {
-        let longer = result.advised_epochs.map(|epochs| longer::command(args, recipe, out, epochs));
-        return output::result(&outcome::table(result, out, &args.recipe.data, recipe, longer));
-    }
-    let mut object = result.to_json();
-    object["run"] = json!(text::shown(out));
-    object["weights"] = json!(text::shown(&out.join(BACKBONE_FILE)));
-    output::json(&object)
 }
 
 #[cfg(test)]

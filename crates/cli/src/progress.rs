@@ -41,6 +41,13 @@ impl Console {
         }
     }
 
+    /// Begins with the bar anew, where it was taken away.
+    pub fn reopen(&self) {
+        if let Some(bar) = &self.bar {
+            bar.reset();
+        }
+    }
+
     /// Takes the bar away.
     pub fn close(&self) {
         if let Some(bar) = &self.bar {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use data::Source;
 use ssl::recipe::{Facts, RawRecipe, Recipe};
+use train::run::Attempt;
 
 use crate::args::{RecipeArgs, SplitArg};
 use crate::error::CliError;
@@ -22,9 +23,9 @@ impl RecipeArgs {
         Ok((train, facts))
     }
 
-    /// The recipe with everything that was not asked for derived from the data.
-    pub fn resolve(&self, asked: RawRecipe, facts: &Facts) -> Result<Recipe, CliError> {
-        Ok(asked.resolve(facts)?.with_source(images::absolute(&self.data)))
+    /// The recipe with everything that was not asked for derived from the data, or changed by attempts that collapsed.
+    pub fn resolve(&self, asked: RawRecipe, facts: &Facts, attempts: &[Attempt]) -> Result<Recipe, CliError> {
+        Ok(asked.resolve_after(facts, attempts)?.with_source(images::absolute(&self.data)))
     }
 
     /// The same for somebody who only looks at images: a batch that the data cannot fill is nothing to them.

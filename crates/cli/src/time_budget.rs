@@ -10,7 +10,7 @@ use ssl::pretraining::PretrainError;
 use ssl::recipe::{self, BudgetError, Facts, RawRecipe, Recipe};
 use ssl::trial;
 use tensor::{Device, DeviceError};
-use train::run::{RunReader, is_run};
+use train::run::RunReader;
 
 use crate::error::CliError;
 use crate::memory;
@@ -36,8 +36,8 @@ pub fn fit(
     device: &Device,
     out: &Path,
 ) -> Result<RawRecipe, CliError> {
-    if is_run(out) {
-        let begun = recipe::of_run(&RunReader::open(out)?)?;
+    if let Some(run) = RunReader::open_any_attempt(out)? {
+        let begun = recipe::of_run(&run)?;
         output::note(&format!(
             "{} holds a run that has begun: --minutes changes nothing of it. It is of {}",
             text::shown(out),

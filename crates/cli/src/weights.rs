@@ -35,23 +35,7 @@ pub struct Weights {
 pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights, CliError> {
     let heads = asked.heads.map(|heads| heads as usize);
     let weights = if path.is_dir() {
-        let run = RunReader::open(path)?;
-        let recipe = recipe::of_run(&run)?;
-        match newest_checkpoint(&run) {
-            Ok(checkpoint) => of_checkpoint(checkpoint, &recipe, heads, device)?,
-            // The last resort: the backbone that a finished run has exported, if it is what was written.
-            Err(error) => {
-                let file = path.join(BACKBONE_FILE);
-                let result = run.result(recipe.total_steps());
-                // Earlier versions kept no checksum of it.
-                let is_sound = |result: RunResult| result.backbone.is_none() || run.has_backbone_of(&result);
-                if !file.is_file() || !result.is_some_and(is_sound) {
-                    return Err(error);
-                }
-                output::note(&format!("no checkpoint of this run can be read; taking {}", text::shown(&file)));
-                of_run(&file, None, &recipe, heads, device)?
-            }
-        }
+        of_folder(path, heads, device)?
     } else if let Some(run) = run_of_checkpoint(path) {
         // Verifies the checksum: a flipped bit would otherwise give wrong features without an error. So would the recipe of
         // this run with the weights of another one.
@@ -92,6 +76,37 @@ fn unseen_border((height, width): (usize, usize), patch: usize) -> Option<String
              {columns} columns are not seen"
         )
     })
+}
+
+/// Loads the teacher of a run.
+fn of_folder(path: &Path, heads: Option<usize>, device: &Device) -> Result<Weights, CliError> {
+    let run = RunReader::open(path)?;
+    let (recipe, file) = (recipe::of_run(&run)?, path.join(BACKBONE_FILE));
+    // What it had learnt is in the weights that it has handed over, and no longer in its newest checkpoint.
+    if let Some(step) = healthy_step(&run, &recipe) {
+        output::note(&format!("this run collapsed; taking {}, of step {step}", text::shown(&file)));
+        return of_run(&file, None, &recipe, heads, device);
+    }
+    match newest_checkpoint(&run) {
+        Ok(checkpoint) => of_checkpoint(checkpoint, &recipe, heads, device),
+        // The last resort: the backbone that a finished run has exported, if it is what was written.
+        Err(error) => {
+            let result = run.result(recipe.total_steps());
+            // Earlier versions kept no checksum of it.
+            let is_sound = |result: RunResult| result.backbone.is_none() || run.has_backbone_of(&result);
+            if !file.is_file() || !result.is_some_and(is_sound) {
+                return Err(error);
+            }
+            output::note(&format!("no checkpoint of this run can be read; taking {}", text::shown(&file)));
+            of_run(&file, None, &recipe, heads, device)
+        }
+    }
+}
+
+/// The step of the weights that a run which collapsed has handed over, from before; none of any other run.
+fn healthy_step(run: &RunReader, recipe: &Recipe) -> Option<u64> {
+    let result = run.result(recipe.total_steps()).filter(|result| run.has_backbone_of(result))?;
+    result.collapsed?.healthy
 }
 
 /// Loads the teacher of a run's checkpoint, whose settings must be those that it was trained with.

@@ -40,7 +40,8 @@ fn features_that_cannot_be_judged_are_refused() {
     let unlabelled = Features { labels: vec![Some(0), None, Some(1), None], ..line.clone() };
     assert_eq!(
         classify(&unlabelled, &line).to_string(),
-        "2 of 4 training images have no label: the images of a class go into one sub-folder each"
+        "2 of 4 training images have no label: in a folder the images of a class go into one sub-folder each, in a list the \
+         label stands behind the path"
     );
     assert!(matches!(classify(&line, &unlabelled), EvalError::NoLabels { which: "test", unlabelled: 2, .. }));
     let wide = Features::labelled(3, vec![1.0; 3], &[0]);

@@ -11,9 +11,9 @@ use train::optimizer::{GradientReport, StepValues};
 use train::reduce::Reduce;
 use train::run::{Record, RunFolder};
 use train::state::{SavedState, State, StateError};
-use train::{Monitor, Position, StepError, StepRecord, TrainError, Trainable, Trainer};
+use train::{Condition, Monitor, Position, StepError, StepRecord, TrainError, Trainable, Trainer};
 
-use crate::health::{Course, Moment, RANK_ROWS, effective_rank, verdict_on_rank};
+use crate::health::{Course, Moment, RANK_ROWS, effective_rank};
 use crate::learner::{LearnError, Learner, StepInput};
 use crate::memory::{MemoryNeed, plan_and_reserve};
 use crate::method::MethodSpec;
@@ -142,7 +142,7 @@ impl Trainable for Pretraining {
         let rank = effective_rank(&features);
         let values = self.values(at);
         let moment = Moment { course: self.course, step: at.step + 1, rank };
-        let (record, verdict) = self.learner.method.vitals(&self.learner.student, &moment, record);
+        let (record, found) = self.learner.method.vitals(&self.learner.student, &moment, record);
         let record = record
             .number("gradient_norm", self.gradient.norm)
             .whole("tensors_clipped", self.gradient.clipped as i64)
@@ -152,8 +152,12 @@ impl Trainable for Pretraining {
             .number("momentum", values.momentum);
         let record = self.learner.method.schedules(at, record);
         // While the prototypes are frozen their use says nothing yet.
-        let verdict = verdict.or_else(|| verdict_on_rank(rank)).filter(|_| !values.frozen);
-        Ok(StepRecord { record, verdict })
+        if values.frozen {
+            return Ok(StepRecord { record, verdict: None, condition: Condition::Unclear });
+        }
+        let found = if found.words.is_some() { found } else { self.course.judge_rank(rank).unwrap_or(found) };
+        let condition = self.course.condition(moment.step, found.verdict);
+        Ok(StepRecord { record, verdict: found.words, condition })
     }
 
     fn save<'a>(&'a self, state: &mut State<'a>) {

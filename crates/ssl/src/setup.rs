@@ -6,14 +6,19 @@ use data::LoaderConfig;
 use data::views::MultiCrop;
 use model::{ConfigError, VitConfig};
 use tensor::ops::AdamW;
-use train::LoopOptions;
 use train::optimizer::OptimizerOptions;
+use train::{LoopOptions, Patience};
 
 use crate::learner::LearnerOptions;
-use crate::recipe::Recipe;
+use crate::recipe::{OnCollapse, Recipe};
 
 /// Batches prepared ahead.
 pub(crate) const PREFETCH: usize = 4;
+
+/// The part of a run for which a collapse must last before it ends the run, as a divisor: nobody has seen one pass that did.
+const PART_OF_RUN: u64 = 10;
+/// And the records that must have told of it.
+const RECORDS: u64 = 3;
 
 /// The backbone of a recipe.
 pub fn vit_config(recipe: &Recipe) -> Result<VitConfig, ConfigError> {
@@ -71,5 +76,7 @@ pub fn loop_options(recipe: &Recipe) -> LoopOptions {
         log_every: recipe.log_every() as u64,
         evaluate_every: recipe.knn_every() as u64,
         save_every: Duration::from_secs_f64(recipe.checkpoint_minutes() * 60.0),
+        patience: (recipe.on_collapse() != OnCollapse::Continue)
+            .then(|| Patience { steps: recipe.total_steps().div_ceil(PART_OF_RUN), records: RECORDS }),
     }
 }

@@ -13,7 +13,7 @@ use common::Silent;
 use data::views::MultiCrop;
 use data::{Source, Split};
 use model::{Layout, Tokens, VitConfig, VitInput};
-use ssl::health::Moment;
+use ssl::health::{Finding, Moment};
 use ssl::learner::LearnError;
 use ssl::method::{Method, MethodSpec, Networks, StepPart};
 use ssl::pretraining::{self, Extras};
@@ -102,8 +102,8 @@ impl Method for Distance {
         Ok(())
     }
 
-    fn vitals(&self, _: &ParamSet, _: &Moment, record: Record) -> (Record, Option<String>) {
-        (record.number("loss", self.loss).whole("steps_of_method", self.steps as i64), None)
+    fn vitals(&self, _: &ParamSet, _: &Moment, record: Record) -> (Record, Finding) {
+        (record.number("loss", self.loss).whole("steps_of_method", self.steps as i64), Finding::default())
     }
 
     fn schedules(&self, _: Position, record: Record) -> Record {

@@ -61,8 +61,7 @@ pub struct DataSet {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Variant {
     pub(crate) name: String,
-    /// A recipe file below its keys.
-    pub(crate) file: Option<PathBuf>,
+    /// Its keys, with those of a file below them.
     pub(crate) settings: Table,
 }
 
@@ -99,12 +98,12 @@ pub enum StudyError {
 }
 
 impl StudyFile {
-    /// Reads a file. Paths in it are relative to its folder.
-    pub fn read(path: &Path) -> Result<Self, StudyError> {
+    /// Reads a file, and gives its text as well. Paths in it are relative to its folder.
+    pub fn read(path: &Path) -> Result<(Self, String), StudyError> {
         let failed = |source| StudyError::Read { path: path.to_owned(), source };
         let text = files::read_text_bounded(path, MOST_BYTES).map_err(failed)?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        Self::parse(&text, &text::shown(path), folder)
+        Ok((Self::parse(&text, &text::shown(path), folder)?, text))
     }
 
     /// Reads the text of a file; `place` names it in messages, and paths are relative to `folder`.
@@ -139,7 +138,7 @@ impl StudyFile {
             return Err(root.wrong("there is no data: under [data], NAME = \"what --data would be\""));
         }
         if study.recipes.is_empty() {
-            study.recipes.push(Variant { name: "derived".to_owned(), file: None, settings: Table::new() });
+            study.recipes.push(Variant { name: "derived".to_owned(), settings: Table::new() });
         }
         Ok(study)
     }
@@ -266,13 +265,24 @@ fn variant(root: &Place<'_>, name: String, value: Value, folder: &Path) -> Resul
     let Value::Table(mut settings) = value else {
         return Err(place.wrong("a recipe is a table of keys, which may be empty"));
     };
-    let file = match settings.remove("file") {
-        None => None,
-        Some(Value::String(path)) => Some(folder.join(path)),
+    let mut all = match settings.remove("file") {
+        None => Table::new(),
+        Some(Value::String(path)) => recipe_file(&place, &folder.join(path))?,
         Some(_) => return Err(place.wrong("`file` is the path of a recipe")),
     };
     place.check(&settings)?;
-    Ok(Variant { name, file, settings })
+    all.extend(settings);
+    Ok(Variant { name, settings: all })
+}
+
+/// The keys of a recipe file, which become those of the recipe: they stand above what is common, too. Its seed is the study's.
+fn recipe_file(place: &Place<'_>, path: &Path) -> Result<Table, StudyError> {
+    RawRecipe::from_file(path)?;
+    let failed = |source| StudyError::Read { path: path.to_owned(), source };
+    let text = files::read_text_bounded(path, MOST_BYTES).map_err(failed)?;
+    let mut table: Table = text.parse().map_err(|error: toml::de::Error| place.wrong(&error.to_string()))?;
+    table.retain(|key, value| key != "seed" && !value.is_table());
+    Ok(table)
 }
 
 #[cfg(test)]
@@ -287,18 +297,35 @@ mod tests {
     fn a_study_is_read_in_the_order_of_its_file() {
         let text = "seeds = [3, 1]\n[data]\nzebra = \"z\"\nmade-up = \"synthetic:train=9\"\n[data.apes]\nsource = \"/a\"\n\
                     epochs = 3\ngrid.batch_size = [8, 16]\n[recipes.vmf]\n[recipes.dino]\nprototypes = \"none\"\n\
-                    [recipes.mine]\nfile = \"mine.toml\"\n[grid]\nglobal_scale = [[0.25, 1], [0.4, 1]]\n";
+                    [grid]\nglobal_scale = [[0.25, 1], [0.4, 1]]\n";
         let study = parse(text).unwrap();
         assert_eq!(study.seeds, [3, 1]);
         let data: Vec<_> = study.data.iter().map(|d| (d.name.as_str(), d.source.as_str())).collect();
         assert_eq!(data, [("zebra", "studies/z"), ("made-up", "synthetic:train=9"), ("apes", "/a")]);
         assert_eq!(study.data[2].grid[0].1.len(), 2);
         let recipes: Vec<_> = study.recipes.iter().map(|r| r.name.as_str()).collect();
-        assert_eq!(recipes, ["vmf", "dino", "mine"]);
-        assert_eq!(study.recipes[2].file.as_deref(), Some(Path::new("studies/mine.toml")));
+        assert_eq!(recipes, ["vmf", "dino"]);
         assert_eq!(study.grid[0].1.len(), 2, "an interval is one value");
         let least = parse("[data]\na = \"b\"").unwrap();
         assert_eq!((least.seeds, least.recipes[0].name.as_str()), (vec![0], "derived"));
+    }
+
+    #[test]
+    fn the_keys_of_a_recipe_file_are_those_of_its_recipe() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("mine.toml"), "epochs = 100\nlr = 0.5\nseed = 3\n[data]\nimages = 7\n")
+            .unwrap();
+        let parse = |text: &str| StudyFile::parse(text, "s.toml", folder.path());
+        let study = parse("[data]\na = \"b\"\n[recipes.mine]\nfile = \"mine.toml\"\nlr = 0.25").unwrap();
+        let settings = &study.recipes[0].settings;
+        assert_eq!((settings.len(), &settings["epochs"]), (2, &Value::Integer(100)));
+        assert_eq!(settings["lr"], Value::Float(0.25));
+        assert!(
+            parse("[data]\na = \"b\"\n[recipes.mine]\nfile = \"none.toml\"")
+                .unwrap_err()
+                .to_string()
+                .contains("none.toml")
+        );
     }
 
     #[test]

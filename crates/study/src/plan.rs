@@ -2,7 +2,6 @@
 //! set.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 
 use toml::{Table, Value};
 
@@ -40,8 +39,6 @@ pub struct StudyRun {
     pub seed: u64,
     /// What `--data` is.
     pub source: String,
-    /// What `--recipe` is.
-    pub file: Option<PathBuf>,
     /// What `--set` is: each `key=value`.
     pub settings: Vec<String>,
 }
@@ -100,7 +97,6 @@ impl Plan {
                             cell: plan.cells.len(),
                             seed,
                             source: data.source.clone(),
-                            file: recipe.file.clone(),
                             settings: all.map(|(key, value)| format!("{key}={}", shown(&value))).collect(),
                         });
                     }

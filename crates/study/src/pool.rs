@@ -17,6 +17,21 @@ pub struct Room {
     pub memory: Option<u64>,
 }
 
+impl Room {
+    /// The same with no more processes than could be at work at a time: each gets its share of the machine by this number.
+    pub fn for_runs(self, memory: &[u64]) -> Self {
+        let mut smallest = memory.to_vec();
+        smallest.sort_unstable();
+        let mut taken = 0;
+        let fits = |bytes: &&u64| {
+            taken += **bytes;
+            self.memory.is_none_or(|most| taken <= most)
+        };
+        let at_once = smallest.iter().take_while(fits).count();
+        Self { at_once: at_once.clamp(1, self.at_once.max(1)), ..self }
+    }
+}
+
 /// What became of an attempt to start a run.
 #[derive(Debug)]
 pub enum Started {
@@ -53,10 +68,10 @@ pub trait Work {
     fn should_stop(&self) -> bool;
 }
 
-/// Has all runs at work, in their order, as many at a time as there is room for. `memory` is what each needs on the device;
-/// one that needs more than there is runs alone, since it may know better. Whether all have ended: not where it was to stop.
-pub fn run_all(memory: &[u64], room: Room, work: &mut dyn Work) -> io::Result<bool> {
-    let mut waiting: Vec<usize> = (0..memory.len()).collect();
+/// Has runs at work in this order, as many at a time as there is room for. `memory` is what each needs on the device; one that
+/// needs more than there is runs alone, since it may know better. Whether all have ended: not where it was to stop.
+pub fn run_all(order: &[usize], memory: &[u64], room: Room, work: &mut dyn Work) -> io::Result<bool> {
+    let mut waiting = order.to_vec();
     let mut told = vec![false; memory.len()];
     let mut running: Vec<(usize, Child)> = Vec::new();
     let mut is_stopping = false;
@@ -167,7 +182,7 @@ mod tests {
         let mut script = Script::of(&["true", "false", "/no/such/program", "true"]);
         script.busy[3] = 2;
         let room = Room { at_once: 1, memory: None };
-        assert!(run_all(&[0; 4], room, &mut script).unwrap());
+        assert!(run_all(&[0, 1, 2, 3], &[0; 4], room, &mut script).unwrap());
         let expected = [
             "began 0",
             "ended 0 true",
@@ -186,21 +201,28 @@ mod tests {
     fn no_more_run_at_a_time_than_there_is_memory_for() {
         let room = Room { at_once: 3, memory: Some(10) };
         let mut script = Script::of(&["sleep 0.3"; 4]);
-        assert!(run_all(&[5, 5, 5, 11], room, &mut script).unwrap());
+        assert!(run_all(&[0, 1, 2, 3], &[5, 5, 5, 11], room, &mut script).unwrap());
         assert_eq!(script.most, 2);
         let began = |run| script.log.iter().position(|line| *line == format!("began {run}")).unwrap();
         let ended = |run| script.log.iter().position(|line| *line == format!("ended {run} true")).unwrap();
         assert!(began(3) > ended(0).max(ended(1)).max(ended(2)), "{:?}", script.log);
         let mut script = Script::of(&["sleep 0.3"; 4]);
-        assert!(run_all(&[0; 4], Room { at_once: 3, memory: Some(10) }, &mut script).unwrap());
+        assert!(run_all(&[0, 1, 2, 3], &[0; 4], Room { at_once: 3, memory: Some(10) }, &mut script).unwrap());
         assert_eq!(script.most, 3);
+    }
+
+    #[test]
+    fn no_more_processes_are_counted_on_than_have_room() {
+        let room = |at_once, memory, runs: &[u64]| Room { at_once, memory }.for_runs(runs).at_once;
+        assert_eq!(room(8, Some(10), &[9, 5, 4, 3]), 2);
+        assert_eq!((room(8, Some(10), &[11, 12]), room(8, None, &[0; 3]), room(2, None, &[0; 3])), (1, 3, 2));
     }
 
     #[test]
     fn a_wish_to_stop_reaches_every_process_and_starts_none() {
         let mut script = Script::of(&["sleep 600", "sleep 600", "true"]);
         script.stop_after = 2;
-        assert!(!run_all(&[0; 3], Room { at_once: 2, memory: None }, &mut script).unwrap());
+        assert!(!run_all(&[0, 1, 2], &[0; 3], Room { at_once: 2, memory: None }, &mut script).unwrap());
         let mut ended = script.log[2..].to_vec();
         ended.sort();
         assert_eq!(ended, ["ended 0 false", "ended 1 false"]);

@@ -71,7 +71,7 @@ impl RunOutcome {
             Some(Accuracies { trained: trained?, untrained: untrained?, raw_pixels: raw_pixels? })
         };
         let steps = object.get("steps")?.as_u64()?;
-        let retries = object.get("retries").and_then(Value::as_u64).unwrap_or(0);
+        let retries = object.get("attempts").and_then(Value::as_array).map_or(0, |attempts| attempts.len() as u64);
         Some(Self { ended: Ended::Judged(word), knn: accuracies(), steps, retries, seconds: None })
     }
 
@@ -189,8 +189,7 @@ mod tests {
         assert_eq!((outcome.knn, outcome.steps, outcome.is_collapsed()), (Some(expected), 70, false));
         let stopped = json!({ "outcome": "stopped", "steps": 7, "judgement": "unfinished", "advice": "x" });
         assert_eq!(RunOutcome::of_json(&stopped), None);
-        let collapsed =
-            json!({ "outcome": "collapsed", "steps": 7, "knn_top1": null, "judgement": "collapsed", "retries": 2 });
+        let collapsed = json!({ "outcome": "collapsed", "steps": 7, "knn_top1": null, "judgement": "collapsed", "attempts": [{}, {}] });
         let outcome = RunOutcome::of_json(&collapsed).unwrap();
         assert!(outcome.is_collapsed() && outcome.knn.is_none() && outcome.retries == 2);
         assert_eq!(RunOutcome::of_json(&json!({ "error": "x" })), None);

@@ -12,6 +12,7 @@
 //! A training brings a [`Trainable`]: what a step does, what is saved, what is logged. It knows no terminal and no
 //! evaluation; those come in as a [`Monitor`], an [`Evaluator`] and a question whether to stop.
 
+mod collapse;
 pub mod curve;
 pub mod error;
 pub mod feed;
@@ -22,10 +23,13 @@ pub mod run;
 pub mod state;
 pub mod step;
 mod substitutes;
+mod trainable;
 pub mod trainer;
 mod watch;
 
+pub use collapse::{Collapse, Condition, Patience};
 pub use error::{Kept, NotFinite, StepError, TrainError, TrainFailure};
 pub use substitutes::Substitutes;
-pub use trainer::{LoopOptions, Outcome, Position, StepRecord, Trainable, Trainer};
+pub use trainable::{Position, StepRecord, Trainable};
+pub use trainer::{LoopOptions, Outcome, Trainer};
 pub use watch::{Evaluation, Evaluator, Monitor, NoEvaluation, Progress};

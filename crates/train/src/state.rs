@@ -110,6 +110,11 @@ impl<'a> SavedState<'a> {
         Err(StateError::new(format!("has {name} as {:?} {:?}, not {expected:?}", found.element, found.shape)))
     }
 
+    /// Whether a value was saved under this key.
+    pub fn has(&self, key: &str) -> bool {
+        self.values.get(key).is_some()
+    }
+
     /// A whole number that was saved as a value.
     pub fn number(&self, key: &str) -> Result<u64, StateError> {
         self.values.get(key).and_then(Value::as_u64).ok_or_else(|| missing(key))

@@ -10,62 +10,22 @@ use std::time::{Duration, Instant};
 use data::loader::batches_per_epoch;
 use data::{Batch, LoaderConfig, LoaderError, Source};
 use serde_json::json;
-use tensor::Device;
 
+use crate::collapse::{Collapse, Condition, Patience};
 use crate::error::{Kept, NotFinite, StepError, TrainError, TrainFailure};
 use crate::feed::{Fed, Feed};
 use crate::pace::Pace;
-use crate::reduce::Reduce;
 use crate::run::{EventLog, MetricsLog, NOT_FINITE_FILE, Record, RunError, RunFolder};
-use crate::state::{SavedState, State, StateError};
+use crate::state::{SavedState, State};
 use crate::step;
 use crate::substitutes::Substitutes;
+use crate::trainable::{Position, StepRecord, Trainable};
 use crate::watch::{Evaluator, Monitor, Progress};
 
 /// Share of the time spent waiting for data from which on that is worth a word.
 const MUCH_WAITING: f64 = 0.2;
 /// The first checkpoint is written after this long at the latest: a short run has something to lose too.
 const FIRST_SAVE: Duration = Duration::from_secs(20);
-
-/// Where in a run a step is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// Its number, counted from 0.
-    pub step: u64,
-    /// Its epoch, counted from 0.
-    pub epoch: u64,
-}
-
-/// What the log says of a step.
-#[derive(Clone, Debug)]
-pub struct StepRecord {
-    /// The numbers.
-    pub record: Record,
-    /// What is wrong, in words; none where all is well.
-    pub verdict: Option<String>,
-}
-
-/// What a [`Trainer`] trains.
-pub trait Trainable {
-    /// Where it computes.
-    fn device(&self) -> &Device;
-
-    /// The processes that train together.
-    fn reduce(&mut self) -> &mut dyn Reduce;
-
-    /// One step of the optimiser on a batch; its loss. An error leaves everything as it was before the step, except after
-    /// a failure of the device.
-    fn step(&mut self, fed: &Fed, at: Position) -> Result<f64, StepError>;
-
-    /// Adds to `record` what there is to say of the step just taken on this batch.
-    fn describe(&mut self, fed: &Fed, at: Position, record: Record) -> Result<StepRecord, StepError>;
-
-    /// Names everything that a step changes. What is not finite is not saved.
-    fn save<'a>(&'a self, state: &mut State<'a>);
-
-    /// Restores what was saved.
-    fn restore(&mut self, saved: &SavedState<'_>) -> Result<(), StateError>;
-}
 
 /// How a run goes.
 #[derive(Clone, Debug)]
@@ -80,6 +40,8 @@ pub struct LoopOptions {
     pub evaluate_every: u64,
     /// Time between two checkpoints.
     pub save_every: Duration,
+    /// How long a collapse must last before it ends the run; none for a run that goes on in any case.
+    pub patience: Option<Patience>,
 }
 
 /// How a run ended.
@@ -91,6 +53,13 @@ pub enum Outcome {
     Stopped {
         /// Steps done.
         step: u64,
+    },
+    /// It has collapsed, and that has lasted. The same command would end it again.
+    Collapsed {
+        /// Steps done.
+        step: u64,
+        /// The step of the first record that told of it.
+        since: u64,
     },
 }
 
@@ -107,6 +76,7 @@ pub struct Trainer<T> {
     /// Records that are still to be written: no checkpoint may lie behind one that is missing.
     unwritten: Vec<Record>,
     substitutes: Substitutes,
+    collapse: Collapse,
 }
 
 impl<T: Trainable> Trainer<T> {
@@ -124,11 +94,12 @@ impl<T: Trainable> Trainer<T> {
             let what = if skipped.is_damaged { "falling back to the previous checkpoint" } else { "it is passed over" };
             monitor.say(&format!("{skipped}: {what}"));
         }
-        let mut substitutes = Substitutes::default();
+        let (mut substitutes, mut collapse) = (Substitutes::default(), Collapse::default());
         if let Some(checkpoint) = &recovered.checkpoint {
             let mut restore = || {
                 let saved = SavedState::of(checkpoint)?;
                 substitutes = Substitutes::restore(&saved)?;
+                collapse = Collapse::restore(&saved)?;
                 trained.restore(&saved)
             };
             restore().map_err(|error| TrainFailure::Checkpoint {
@@ -155,7 +126,7 @@ impl<T: Trainable> Trainer<T> {
         }
         let events = folder.events(saved.map_or(0, |s| s + 1))?;
         let (step, unwritten) = (saved.unwrap_or(0), Vec::new());
-        Ok(Self { trained, options, folder, metrics, events, source, step, saved, unwritten, substitutes })
+        Ok(Self { trained, options, folder, metrics, events, source, step, saved, unwritten, substitutes, collapse })
     }
 
     /// What is trained.
@@ -176,6 +147,24 @@ impl<T: Trainable> Trainer<T> {
     /// The run's folder.
     pub fn folder(&self) -> &RunFolder {
         &self.folder
+    }
+
+    /// The run's folder alone: what was trained is given up.
+    pub fn into_folder(self) -> RunFolder {
+        self.folder
+    }
+
+    /// For a run that has collapsed: takes what is trained back to the newest checkpoint from before, whose step is
+    /// returned; none where there is none. The run itself stays where it is: this is the last that is done with it.
+    pub fn return_to_health(&mut self) -> Result<Option<u64>, TrainError> {
+        let Some(before) = self.collapse.healthy_before() else { return Ok(None) };
+        let Some(checkpoint) = self.folder.checkpoints().newest_before(before)? else { return Ok(None) };
+        let restored = SavedState::of(&checkpoint).and_then(|saved| self.trained.restore(&saved));
+        restored.map_err(|error| TrainFailure::Checkpoint {
+            path: checkpoint.path().to_owned(),
+            what: error.to_string(),
+        })?;
+        Ok(Some(checkpoint.step()))
     }
 
     /// Full batches, of all processes together, in one pass over the data.
@@ -217,6 +206,10 @@ impl<T: Trainable> Trainer<T> {
     ) -> Result<Outcome, Ended> {
         let (epochs, per_epoch) = (self.options.epochs, self.steps_per_epoch());
         let total = epochs * per_epoch;
+        // A run that was ended here before, or killed before it could say so.
+        if let Some(collapsed) = self.collapsed() {
+            return Ok(collapsed);
+        }
         let feed = feed.insert(self.feed(per_epoch)?);
         let mut pace = Pace::starting_at(Duration::ZERO);
         let mut last_save = Instant::now();
@@ -243,12 +236,14 @@ impl<T: Trainable> Trainer<T> {
             let (step, epoch) = (self.step, at.epoch);
             monitor.step(&Progress { step, total_steps: total, epoch, loss, images_per_second, data_wait });
             if self.step.is_multiple_of(self.options.log_every) || self.step == total {
-                let logged = self.log(&fed, at, &pace, monitor);
-                self.together(logged)?;
+                self.log(&fed, at, &pace, monitor)?;
                 if data_wait > MUCH_WAITING {
                     monitor.say(&feed.advice());
                 }
                 pace = Pace::starting_at(feed.waited());
+                if let Some(collapsed) = self.collapsed() {
+                    return Ok(collapsed);
+                }
             }
             feed.recycle(fed);
             if self.step.is_multiple_of(per_epoch) {
@@ -265,6 +260,12 @@ impl<T: Trainable> Trainer<T> {
         Ok(Outcome::Finished)
     }
 
+    /// How the run ends if a collapse has lasted for too long.
+    fn collapsed(&self) -> Option<Outcome> {
+        let since = self.collapse.since().filter(|_| self.collapse.exhausts(self.options.patience))?;
+        Some(Outcome::Collapsed { step: self.step, since })
+    }
+
     /// Batches from the next step on.
     fn feed(&self, per_epoch: u64) -> Result<Feed, TrainFailure> {
         let (epoch, position) = (self.position(per_epoch).epoch, (self.step % per_epoch.max(1)) as usize);
@@ -275,6 +276,14 @@ impl<T: Trainable> Trainer<T> {
     /// Whether any process says so.
     fn any(&mut self, here: bool) -> Result<bool, TrainFailure> {
         Ok(self.trained.reduce().any(here).map_err(StepError::from)?)
+    }
+
+    /// The worst condition that any process has found: each sees images of its own, and all must end at the same step.
+    fn worst(&mut self, here: Condition) -> Result<Condition, TrainFailure> {
+        if self.any(here == Condition::Collapsed)? {
+            return Ok(Condition::Collapsed);
+        }
+        Ok(if self.any(here == Condition::Unclear)? { Condition::Unclear } else { Condition::Healthy })
     }
 
     /// What this process has found, if no other one has failed.
@@ -304,14 +313,21 @@ impl<T: Trainable> Trainer<T> {
         TrainFailure::NotFinite { step: self.step, term: error.term, report }
     }
 
-    fn log(&mut self, fed: &Fed, at: Position, pace: &Pace, monitor: &mut dyn Monitor) -> Result<(), TrainFailure> {
+    /// Writes the record of a step. How the training is doing is noted first: a record that cannot be written now is written
+    /// with the next checkpoint, which must count it.
+    fn log(&mut self, fed: &Fed, at: Position, pace: &Pace, monitor: &mut dyn Monitor) -> Result<(), Ended> {
         let record = Record::new(self.step).whole("epoch", at.epoch as i64);
-        let StepRecord { record, verdict } = self.trained.describe(fed, at, record)?;
+        let described = self.trained.describe(fed, at, record).map_err(TrainFailure::from);
+        let StepRecord { record, verdict, condition } = self.together(described)?;
+        let condition = self.worst(condition)?;
+        self.collapse.note(self.step, condition);
         if let Some(words) = &verdict {
             monitor.say(words);
         }
         let (images_per_second, data_wait) = pace.rates();
-        self.append(record.number("images_per_second", images_per_second).number("data_wait", data_wait), monitor)
+        let record = record.number("images_per_second", images_per_second).number("data_wait", data_wait);
+        let written = self.append(record, monitor);
+        self.together(written)
     }
 
     fn append(&mut self, record: Record, monitor: &mut dyn Monitor) -> Result<(), TrainFailure> {
@@ -372,10 +388,12 @@ impl<T: Trainable> Trainer<T> {
         let mut state = State::default();
         self.trained.save(&mut state);
         self.substitutes.save(&mut state);
+        self.collapse.save(&mut state);
         if let Some(name) = state.not_finite() {
             return Err(TrainFailure::State { name, step: self.step });
         }
-        let written = state.write(&self.folder.checkpoints(), self.step, self.trained.device());
+        let checkpoints = self.folder.checkpoints().sparing(self.collapse.healthy_before());
+        let written = state.write(&checkpoints, self.step, self.trained.device());
         // A folder that goes while a checkpoint is written shows as a file that cannot be renamed.
         let written = written.or_else(|error| self.folder.check_own().map_err(TrainFailure::from).and(Err(error)))?;
         if let Some(moved) = written.moved {

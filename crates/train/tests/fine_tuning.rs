@@ -21,7 +21,7 @@ use train::run::{Comparison, Digests, Record, RunConfig, RunFolder, RunReader};
 use train::state::{SavedState, State, StateError};
 use train::step::{self, StepReport, Trained};
 use train::{
-    Kept, LoopOptions, Monitor, NoEvaluation, NotFinite, Outcome, Position, Progress, StepError, StepRecord,
+    Condition, Kept, LoopOptions, Monitor, NoEvaluation, NotFinite, Outcome, Position, Progress, StepError, StepRecord,
     TrainFailure, Trainable, Trainer,
 };
 
@@ -161,7 +161,8 @@ impl Trainable for FineTuning {
 
     fn describe(&mut self, _: &Fed, at: Position, record: Record) -> Result<StepRecord, StepError> {
         let record = record.number("loss", self.last.loss).number("gradient_norm", self.last.gradient.norm);
-        Ok(StepRecord { record: record.number("lr", self.values(at).lr), verdict: Some(VERDICT.to_owned()) })
+        let record = record.number("lr", self.values(at).lr);
+        Ok(StepRecord { record, verdict: Some(VERDICT.to_owned()), condition: Condition::Healthy })
     }
 
     fn save<'a>(&'a self, state: &mut State<'a>) {
@@ -197,7 +198,7 @@ fn open_told(training: FineTuning, folder: &Path, save_every: Duration, to: &mut
         ..MultiCrop::dino()
     };
     let loader = LoaderConfig { batch_size: BATCH, views, max_bad_share: BAD_SHARE, ..LoaderConfig::default() };
-    let options = LoopOptions { loader, epochs: EPOCHS, log_every: 1, evaluate_every: 0, save_every };
+    let options = LoopOptions { loader, epochs: EPOCHS, log_every: 1, evaluate_every: 0, save_every, patience: None };
     let folder = RunFolder::open(folder, &Settings).unwrap();
     let source = training.source.clone();
     Trainer::open(training, options, folder, source, to).unwrap()

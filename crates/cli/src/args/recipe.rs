@@ -155,7 +155,11 @@ Examples:
 
 Ctrl-C saves and stops; so do SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGALRM and SIGPWR, which batch systems send. The run's
 backbone.safetensors is then the teacher of the last step. The same command again continues, also after a crash or a kill;
-the result is bit for bit that of an unbroken run. The last line says what the run is worth and what to try next.";
+the result is bit for bit that of an unbroken run. The last line says what the run is worth and what to try next.
+
+A collapse that lasts for a tenth of the run ends it with the weights from before and status 3. Where the value that should
+change was not given, the run begins again with a safer one instead, at most twice; --set on_collapse=stop or =continue
+says otherwise.";
 
 /// The long help of `pretrain`.
 pub fn pretrain_help() -> String {

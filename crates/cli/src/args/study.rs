@@ -18,7 +18,8 @@ pub struct StudyArgs {
     /// Takes a data set of the study from another place; may be repeated
     #[arg(long, value_name = "NAME=SRC")]
     pub data: Vec<String>,
-    /// Runs at a time [default: 1 on a CPU, as many as the memory of a GPU holds, 8 at most]
+    /// Runs at a time [default: 1; on a GPU with NVIDIA's MPS as many as its memory
+    /// holds, 8 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub at_once: Option<u16>,
     /// Only list the runs
@@ -36,7 +37,7 @@ pub struct StudyArgs {
 pub const EXAMPLES: &str = "\
 Examples:
   dino-vmf study recipes/studies/synthetic.toml
-      two recipes with three seeds on made-up images; needs nothing but this program
+      two recipes with five seeds on made-up images; needs nothing but this program
   dino-vmf study mine.toml --data photos=/data/photos --dry-run
       the runs that would be made, with another place for the data called photos
 

@@ -8,12 +8,13 @@ use serde_json::{Map, Value, json};
 use ssl::recipe::{self, Recipe};
 use ssl::setup::vit_config;
 use text::{bytes, count, thousands};
-use train::run::{Activity, Damage, Identity, RunConfig, RunReader, RunResult};
+use train::run::{Activity, Attempt, Damage, Identity, RunConfig, RunReader, RunResult};
 
 use super::backbone::BackboneAccount;
 use super::network;
 use crate::description;
 use crate::error::CliError;
+use crate::outcome;
 
 /// What there is to tell.
 pub struct RunAccount {
@@ -38,6 +39,8 @@ pub struct RunAccount {
     last: Vec<Value>,
     result: Option<RunResult>,
     backbone: Option<BackboneAccount>,
+    /// Attempts before this one, which collapsed.
+    attempts: Vec<Attempt>,
 }
 
 /// A file among the checkpoints.
@@ -56,6 +59,8 @@ enum RunState {
         holder: String,
     },
     Finished,
+    /// A collapse that lasted has ended it.
+    Collapsed,
     Stopped,
     Killed,
     /// Nobody has left a word.
@@ -63,10 +68,11 @@ enum RunState {
 }
 
 impl RunState {
-    fn of(activity: Option<Activity>, has_result: bool) -> Self {
-        match (activity, has_result) {
+    fn of(activity: Option<Activity>, result: Option<&RunResult>) -> Self {
+        match (activity, result) {
             (Some(Activity::Training { holder }), _) => RunState::Running { holder },
-            (_, true) => RunState::Finished,
+            (_, Some(result)) if result.collapsed.is_some() => RunState::Collapsed,
+            (_, Some(_)) => RunState::Finished,
             (Some(Activity::Ended), _) => RunState::Stopped,
             (Some(Activity::Killed), _) => RunState::Killed,
             (None, _) => RunState::Unfinished,
@@ -78,6 +84,7 @@ impl RunState {
         match self {
             RunState::Running { .. } => "running",
             RunState::Finished => "finished",
+            RunState::Collapsed => "collapsed",
             RunState::Stopped => "stopped",
             RunState::Killed => "killed",
             RunState::Unfinished => "unfinished",
@@ -146,7 +153,7 @@ impl RunAccount {
             total,
             problems,
             is_edited,
-            state: RunState::of(activity, result.is_some()),
+            state: RunState::of(activity, result.as_ref()),
             last: losses.into_iter().chain(accuracies).collect(),
             logged,
             recipe,
@@ -154,6 +161,7 @@ impl RunAccount {
             are_gone: checkpoints.is_empty() && run.last_saved().is_some(),
             checkpoints,
             result,
+            attempts: run.attempts()?,
         })
     }
 
@@ -180,6 +188,16 @@ impl RunAccount {
         line(&mut text, "progress", &self.progress());
         for (i, record) in self.last.iter().enumerate() {
             line(&mut text, if i == 0 { "metrics" } else { "" }, &metrics(record));
+        }
+        for (attempt, number) in self.attempts.iter().zip(1..) {
+            let what =
+                format!("attempt {number} {}; its files are in collapsed-{number}", outcome::of_attempt(attempt));
+            line(&mut text, if number == 1 { "attempts" } else { "" }, &what);
+        }
+        if let Some((_, advice)) =
+            self.result.as_ref().and_then(|r| r.judgement.as_ref().filter(|_| r.collapsed.is_some()))
+        {
+            line(&mut text, "result", &text::printable(advice));
         }
         if let Some(knn) = self.result.as_ref().and_then(|result| result.knn.as_ref()) {
             line(
@@ -227,6 +245,7 @@ impl RunAccount {
                 "finished; no checkpoint can be read any more, only the backbone".to_owned()
             }
             RunState::Finished => "finished".to_owned(),
+            RunState::Collapsed => "collapsed, which ended it".to_owned(),
             RunState::Stopped => format!("stopped; {goes_on}"),
             RunState::Killed => format!("killed; {goes_on}"),
             RunState::Unfinished => format!("not finished; {goes_on}"),
@@ -261,6 +280,7 @@ impl RunAccount {
             "recipe": recipe,
             "metrics": self.last.first(),
             "knn_top1": self.last.iter().rev().find_map(|record| record.get("knn_top1")),
+            "attempts": self.attempts.iter().map(Attempt::to_json).collect::<Vec<_>>(),
             "checkpoints": self.checkpoints.iter().map(checkpoint).collect::<Vec<_>>(),
             "backbone": self.backbone.as_ref().map(BackboneAccount::json),
             "result": self.result.as_ref().map(RunResult::to_json),
@@ -362,14 +382,19 @@ fn short(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use train::run::CollapsedAt;
 
     #[test]
     fn a_lock_that_is_held_says_more_than_a_result() {
         let training = || Some(Activity::Training { holder: "process 7".into() });
-        assert_eq!(RunState::of(training(), false).word(), "running");
-        assert_eq!(RunState::of(training(), true).word(), "running", "it makes something again");
-        assert_eq!(RunState::of(Some(Activity::Killed), true), RunState::Finished);
-        let words = [Some(Activity::Ended), Some(Activity::Killed), None].map(|a| RunState::of(a, false).word());
+        let json = serde_json::json!({ "steps": 9, "loss": 1.0, "knn_top1": null });
+        let result = RunResult::from_json(&json).unwrap();
+        assert_eq!(RunState::of(training(), None).word(), "running");
+        assert_eq!(RunState::of(training(), Some(&result)).word(), "running", "it makes something again");
+        assert_eq!(RunState::of(Some(Activity::Killed), Some(&result)), RunState::Finished);
+        let collapsed = RunResult { collapsed: Some(CollapsedAt { since: 5, healthy: None }), ..result };
+        assert_eq!(RunState::of(Some(Activity::Killed), Some(&collapsed)).word(), "collapsed");
+        let words = [Some(Activity::Ended), Some(Activity::Killed), None].map(|a| RunState::of(a, None).word());
         assert_eq!(words, ["stopped", "killed", "unfinished"]);
     }
 

@@ -202,7 +202,8 @@ pub fn check_unlisted(out: &Path, data: &str, source: &dyn Source) -> Result<(),
     let folder = list.parent().unwrap_or(Path::new(""));
     let is_target = |name: String| {
         // The name first: a list may be long, and a look at the disk is slow.
-        Path::new(&name).file_name() == out.file_name() && folder.join(&name).canonicalize().is_ok_and(|p| p == target)
+        let (listed, known) = (Path::new(&name).file_name(), [out.file_name(), target.file_name()]);
+        known.contains(&listed) && folder.join(&name).canonicalize().is_ok_and(|p| p == target)
     };
     if (0..source.len()).any(|index| is_target(source.name(index))) {
         let (path, given) = (out.to_owned(), data.to_owned());

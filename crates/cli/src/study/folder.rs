@@ -43,18 +43,23 @@ impl StudyFolder {
         if !is_empty && !copy.is_file() {
             return Err(wrong("holds something else than a study; give another --out".to_owned()));
         }
-        for folder in ["runs", "logs"].map(|name| root.join(name)) {
-            fs::create_dir_all(&folder).map_err(failed(&folder))?;
+        // A copy comes first: a folder with a lock alone would not be known again.
+        fs::create_dir_all(root).map_err(failed(root))?;
+        if !copy.exists() {
+            files::replace_with(&copy, text.as_bytes()).map_err(failed(&copy))?;
         }
-        // The copy comes first: a folder with a lock alone would not be known again.
-        files::replace_with(&copy, text.as_bytes()).map_err(failed(&copy))?;
         let path = root.join(LOCK);
         let lock = File::options().create(true).write(true).truncate(false).open(&path).map_err(failed(&path))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { root: root.to_owned(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(wrong("another process is at work on this study".to_owned())),
-            Err(TryLockError::Error(error)) => Err(failed(&path)(error)),
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(wrong("another process is at work on this study".to_owned())),
+            Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
         }
+        files::replace_with(&copy, text.as_bytes()).map_err(failed(&copy))?;
+        for folder in ["runs", "logs"].map(|name| root.join(name)) {
+            fs::create_dir_all(&folder).map_err(failed(&folder))?;
+        }
+        Ok(Self { root: root.to_owned(), _lock: lock })
     }
 
     /// Where a run is.
@@ -123,6 +128,11 @@ mod tests {
         let first = StudyFolder::open(&root, "seeds = [0]").unwrap();
         let message = StudyFolder::open(&root, "").unwrap_err().to_string();
         assert!(message.contains("another process"), "{message}");
+        assert_eq!(
+            fs::read_to_string(root.join(STUDY_FILE)).unwrap(),
+            "seeds = [0]",
+            "a refused start changes nothing"
+        );
         drop(first);
         StudyFolder::open(&root, "seeds = [0]").unwrap();
     }
@@ -131,7 +141,7 @@ mod tests {
     fn the_error_of_a_run_is_that_of_its_last_start() {
         let place = tempfile::tempdir().unwrap();
         let folder = StudyFolder::open(&place.path().join("s"), "").unwrap();
-        let run = StudyRun { name: "r".into(), cell: 0, seed: 0, source: "".into(), file: None, settings: vec![] };
+        let run = StudyRun { name: "r".into(), cell: 0, seed: 0, source: "".into(), settings: vec![] };
         assert_eq!(folder.error(&run), None);
         fs::write(folder.log(&run), "$ a\nerror: first\n$ b\nnote\nerror: second:\n  more\n").unwrap();
         assert_eq!(folder.error(&run).as_deref(), Some("second: more"));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ::study::pool::{self, Room};
-use ::study::{Ended, Plan, RunOutcome, StudyFile, StudyRun, Summary, markdown};
+use ::study::{self as studies, Plan, RunOutcome, StudyFile, StudyRun, Summary, markdown};
 use serde_json::{Value, json};
 use ssl::memory::MemoryNeed;
 use ssl::method;
@@ -17,7 +17,7 @@ use ssl::setup::learner_options;
 use tensor::Device;
 
 use self::folder::StudyFolder;
-use self::work::Runs;
+use self::work::{Ended, Runs};
 use crate::args::{RecipeArgs, RecipeFlags, SplitArg, StudyArgs};
 use crate::error::CliError;
 use crate::output;
@@ -36,10 +36,14 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
     let (file, text, plan) = read(args)?;
     let recipes = resolve(&plan, args)?;
     let chosen = args.device.choose()?;
-    let memory = memory(&chosen.device, &plan, &recipes)?;
-    let at_once = args.at_once.map_or(if chosen.device.is_gpu() { MOST_AT_ONCE } else { 1 }, usize::from);
-    let at_once = at_once.min(plan.runs.len());
-    let room = Room { at_once, memory: chosen.device.free_memory().map(|free| (SHARE * free as f64) as u64) };
+    let memory = memory(args, &chosen.device, &plan, &recipes)?;
+    let most = match (args.at_once, chosen.device.is_gpu() && has_mps()) {
+        (Some(given), _) => usize::from(given),
+        (None, true) => MOST_AT_ONCE,
+        (None, false) => 1,
+    };
+    let room = chosen.device.free_memory().map(|free| (SHARE * free as f64) as u64);
+    let room = Room { at_once: most, memory: room }.for_runs(&memory);
     if args.dry_run {
         return list(&plan, &recipes, &memory, args).map(|()| ExitCode::SUCCESS);
     }
@@ -47,31 +51,35 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
     let folder = StudyFolder::open(&out, &text)?;
     let (cells, runs) = (text::count(plan.cells.len(), "row"), text::count(plan.runs.len(), "run"));
     output::note(&format!(
-        "device  {}\nstudy   {}: {runs} in {cells}, up to {at_once} at a time, into {}",
+        "device  {}\nstudy   {}: {runs} in {cells}, up to {} at a time, into {}",
         chosen.describe(),
         text::shown(&args.file),
+        room.at_once,
         text::shown(&out)
     ));
-    if chosen.device.is_gpu() && at_once > 1 && !has_mps() {
+    if chosen.device.is_gpu() && !has_mps() {
         output::note(
-            "note: without NVIDIA's MPS several runs take turns on the GPU. `nvidia-cuda-mps-control -d` starts it, and they run \
-             side by side",
+            "note: one run at a time, since NVIDIA's MPS does not run: without it several take turns, gain little, and a few were \
+             seen to end with other bits. `nvidia-cuda-mps-control -d` starts it, --at-once does without",
         );
     }
     // The runs open it themselves, and this process needs it no more.
     drop(chosen);
     let console = Console::new(recipes.iter().map(Recipe::total_steps).sum());
     let stop = Stop::listen(&console)?;
-    let mut work = Runs::new(&plan, &recipes, &folder, args, at_once, &console, &stop);
-    let ended = pool::run_all(&memory, room, &mut work);
-    let (outcomes, failure) = work.into_outcomes();
+    let mut work = Runs::new(&plan, &recipes, &folder, args, room.at_once, &console, &stop)?;
+    let order = work.order();
+    let ended = pool::run_all(&order, &memory, room, &mut work);
+    let Ended { outcomes, failure, is_whole } = work.end_of_work();
     console.close();
     let is_complete = ended.map_err(|source| CliError::StudyFolder { path: out.clone(), what: source.to_string() })?;
     failure.map_or(Ok(()), Err)?;
     let summary = Summary::of(&plan, &outcomes);
-    folder.write(&summary)?;
+    if is_whole {
+        folder.write(&summary)?;
+    }
     print(&summary, &file, args, &out)?;
-    let failed = outcomes.iter().filter(|outcome| matches!(outcome.ended, Ended::Failed(_))).count();
+    let failed = outcomes.iter().filter(|outcome| matches!(outcome.ended, studies::Ended::Failed(_))).count();
     if !is_complete {
         output::note("stopped; the same command goes on with what is missing");
         return Ok(ExitCode::from(stop.status()));
@@ -89,7 +97,7 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
 /// The file as asked for, its text and its runs.
 fn read(args: &StudyArgs) -> Result<(StudyFile, String, Plan), CliError> {
     let place = text::shown(&args.file);
-    let mut file = StudyFile::read(&args.file)?;
+    let (mut file, text) = StudyFile::read(&args.file)?;
     for assignment in &args.data {
         let wrong = || ::study::StudyError::Meaning {
             place: "--data".to_owned(),
@@ -98,8 +106,6 @@ fn read(args: &StudyArgs) -> Result<(StudyFile, String, Plan), CliError> {
         let (name, source) = assignment.split_once('=').ok_or_else(wrong)?;
         file.set_source(name, source)?;
     }
-    let failed = |source| ::study::StudyError::Read { path: args.file.clone(), source };
-    let text = std::fs::read_to_string(&args.file).map_err(failed)?;
     let plan = Plan::of(&file, &place)?;
     Ok((file, text, plan))
 }
@@ -111,8 +117,7 @@ fn default_out(file: &Path) -> PathBuf {
 
 /// What `pretrain` gets to know of a run.
 fn recipe_args(run: &StudyRun) -> RecipeArgs {
-    let (data, recipe, set) = (run.source.clone(), run.file.clone(), run.settings.clone());
-    RecipeArgs { data, recipe, set, keys: RecipeFlags::default() }
+    RecipeArgs { data: run.source.clone(), recipe: None, set: run.settings.clone(), keys: RecipeFlags::default() }
 }
 
 /// The recipes of all runs: what cannot be trained is known before anything is.
@@ -127,27 +132,31 @@ fn resolve(plan: &Plan, args: &StudyArgs) -> Result<Vec<Recipe>, CliError> {
             Some(facts) => *facts,
             None => *known.entry(key).or_insert(recipe.data(&asked, SplitArg::Train)?.1),
         };
-        recipe.resolve(asked, &facts)
+        recipe.resolve(asked, &facts, &[])
     };
     plan.runs.iter().map(resolve).collect()
 }
 
 /// Bytes of a GPU's memory that each run takes; 0 on a CPU. A seed changes nothing about it.
-fn memory(device: &Device, plan: &Plan, recipes: &[Recipe]) -> Result<Vec<u64>, CliError> {
+fn memory(args: &StudyArgs, device: &Device, plan: &Plan, recipes: &[Recipe]) -> Result<Vec<u64>, CliError> {
+    if !device.is_gpu() {
+        return Ok(vec![0; plan.runs.len()]);
+    }
     let mut of_cells: HashMap<usize, u64> = HashMap::new();
     let of_run = |(run, recipe): (&StudyRun, &Recipe)| match of_cells.get(&run.cell) {
         Some(&known) => Ok(known),
-        None => memory_of(device, recipe).inspect(|&bytes| _ = of_cells.insert(run.cell, bytes)),
+        None => memory_of(args, recipe).inspect(|&bytes| _ = of_cells.insert(run.cell, bytes)),
     };
     plan.runs.iter().zip(recipes).map(of_run).collect()
 }
 
-fn memory_of(device: &Device, recipe: &Recipe) -> Result<u64, CliError> {
+fn memory_of(args: &StudyArgs, recipe: &Recipe) -> Result<u64, CliError> {
+    let device = args.device.choose_for_training(recipe.residual_stream())?.device;
     let (options, method) = (learner_options(recipe)?, method::of(recipe));
     let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
     let evaluated = Some(crate::pretrain::evaluated_at_once(recipe, Default::default()));
     let need = MemoryNeed { options: &options, method: &*method, batch, drop_path, evaluated };
-    Ok(ssl::memory::plan(device, &need)?.map_or(0, |plan| plan.total as u64 + OF_A_PROCESS))
+    Ok(ssl::memory::plan(&device, &need)?.map_or(0, |plan| plan.total as u64 + OF_A_PROCESS))
 }
 
 /// Whether several processes share a GPU side by side rather than by turns.

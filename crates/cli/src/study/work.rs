@@ -1,11 +1,13 @@
 //! The runs of a study as processes, and what is said of them.
 
+use std::collections::HashSet;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ::study::pool::{Event, Started, Work};
-use ::study::{Ended, Plan, RunOutcome, StudyRun, Summary};
+use ::study::{self as studies, Plan, RunOutcome, StudyRun, Summary};
 use ssl::recipe::Recipe;
 use train::run::{Activity, RunReader};
 
@@ -34,8 +36,20 @@ pub struct Runs<'a> {
     looked: Instant,
     running: Vec<usize>,
     outcomes: Vec<RunOutcome>,
+    /// Runs that have printed a result at an earlier start, and have not been asked yet whether it is still theirs.
+    unconfirmed: HashSet<usize>,
     /// What went wrong with the study's own files.
     failure: Option<CliError>,
+}
+
+/// What there is when no run is at work any more.
+pub struct Ended {
+    /// What became of each run.
+    pub outcomes: Vec<RunOutcome>,
+    /// What went wrong with the study's own files.
+    pub failure: Option<CliError>,
+    /// Whether no earlier result is missing among these.
+    pub is_whole: bool,
 }
 
 impl<'a> Runs<'a> {
@@ -48,26 +62,48 @@ impl<'a> Runs<'a> {
         at_once: usize,
         console: &'a Console,
         stop: &'a Stop,
-    ) -> Self {
+    ) -> Result<Self, CliError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let share = (at_once > 1).then(|| (cores / at_once).max(1));
-        let threads = args.device.threads.map(usize::from).or(share);
+        let threads = args.device.thread_count()?.or(share);
         let (meter, outcomes) = (Meter::new(console, "steps"), vec![RunOutcome::open(); plan.runs.len()]);
+        let unconfirmed = (0..plan.runs.len()).filter(|&run| folder.printed(&plan.runs[run]).is_some()).collect();
         let (running, looked, failure) = (Vec::new(), Instant::now(), None);
-        Self { plan, recipes, folder, args, threads, console, stop, meter, looked, running, outcomes, failure }
+        Ok(Self {
+            plan,
+            recipes,
+            folder,
+            args,
+            threads,
+            console,
+            stop,
+            meter,
+            looked,
+            running,
+            outcomes,
+            unconfirmed,
+            failure,
+        })
     }
 
-    /// What became of the runs, and what went wrong with the study's files.
-    pub fn into_outcomes(self) -> (Vec<RunOutcome>, Option<CliError>) {
-        (self.outcomes, self.failure)
+    /// The numbers of the runs: first those that are probably finished, so that the table is soon whole.
+    pub fn order(&self) -> Vec<usize> {
+        let (first, rest): (Vec<usize>, Vec<usize>) =
+            (0..self.outcomes.len()).partition(|run| self.unconfirmed.contains(run));
+        [first, rest].concat()
+    }
+
+    /// What became of everything.
+    pub fn end_of_work(self) -> Ended {
+        Ended { is_whole: self.unconfirmed.is_empty(), outcomes: self.outcomes, failure: self.failure }
     }
 
     fn command(&self, run: &StudyRun) -> io::Result<Command> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(program()?);
+        // Ctrl-C is for the study, which asks every run to stop once: a run that is asked twice ends without saving.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.arg("pretrain").arg("--data").arg(&run.source).arg("--out").arg(self.folder.run(run));
-        if let Some(file) = &run.file {
-            command.arg("--recipe").arg(file);
-        }
         for setting in &run.settings {
             command.arg("--set").arg(setting);
         }
@@ -87,16 +123,15 @@ impl<'a> Runs<'a> {
     /// The steps that a run has logged.
     fn steps_of(&self, run: usize) -> u64 {
         let reader = RunReader::open(&self.folder.run(&self.plan.runs[run]));
-        let record = reader.ok().and_then(|reader| reader.last_record("step").ok()?);
-        record.and_then(|record| record.get("step")?.as_u64()).unwrap_or(0)
+        reader.ok().and_then(|reader| reader.last_step()).unwrap_or(0)
     }
 
     fn show(&mut self) {
         let total = self.recipes.iter().map(Recipe::total_steps).sum();
-        let ended = |run: usize| self.outcomes[run].ended != Ended::Open;
+        let ended = |run: usize| self.outcomes[run].ended != studies::Ended::Open;
         let of = |run: usize| if ended(run) { self.recipes[run].total_steps() } else { self.steps_of(run) };
         let done = (0..self.outcomes.len()).filter(|&run| ended(run) || self.running.contains(&run)).map(of).sum();
-        let ended = self.outcomes.iter().filter(|outcome| outcome.ended != Ended::Open).count();
+        let ended = self.outcomes.iter().filter(|outcome| outcome.ended != studies::Ended::Open).count();
         let about =
             format!("{ended} of {} done, {} at work", text::count(self.outcomes.len(), "run"), self.running.len());
         self.meter.show(done, total, &about);
@@ -110,15 +145,26 @@ impl<'a> Runs<'a> {
             format!(", kNN top-1 {trained:.1} %, raw pixels {raw:.1} %, untrained {untrained:.1} %")
         });
         match &outcome.ended {
-            Ended::Judged(word) => self.console.say(&format!("{name}: {}{knn}", word.replace('_', " "))),
-            Ended::Failed(why) => self.console.say(&format!("{name}: failed: {}", text::message(why))),
-            Ended::Open => self.console.say(&format!("{name}: stopped")),
+            studies::Ended::Judged(word) => self.console.say(&format!("{name}: {}{knn}", word.replace('_', " "))),
+            studies::Ended::Failed(why) => self.console.say(&format!("{name}: failed: {}", text::message(why))),
+            studies::Ended::Open => self.console.say(&format!("{name}: stopped")),
         }
         self.outcomes[run] = outcome;
+        self.unconfirmed.remove(&run);
+        if !self.unconfirmed.is_empty() {
+            // A table in which finished runs are missing must not replace the one that has them.
+            return;
+        }
         if let Err(error) = self.folder.write(&Summary::of(self.plan, &self.outcomes)) {
             self.failure.get_or_insert(error);
         }
     }
+}
+
+/// This program. On Linux by the file that runs, which stays the same when its name is given to another version.
+fn program() -> io::Result<PathBuf> {
+    let running = Path::new("/proc/self/exe");
+    if cfg!(target_os = "linux") && running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
 }
 
 impl Work for Runs<'_> {
@@ -128,8 +174,8 @@ impl Work for Runs<'_> {
             return Ok(Started::Busy);
         }
         let mut command = self.command(planned)?;
-        let words = std::iter::once(command.get_program()).chain(command.get_args());
-        let shown = words.map(|word| output::shell(&word.to_string_lossy())).collect::<Vec<_>>().join(" ");
+        let words = command.get_args().map(|word| output::shell(&word.to_string_lossy())).collect::<Vec<_>>().join(" ");
+        let shown = format!("dino-vmf {words}");
         let (result, log) = self.folder.outputs(planned, &shown)?;
         Ok(Started::Process(command.stdin(Stdio::null()).stdout(result).stderr(log).spawn()?))
     }
@@ -154,7 +200,7 @@ impl Work for Runs<'_> {
             }
             Event::Ended(run, status) => {
                 let (planned, recipe) = (&self.plan.runs[run], &self.recipes[run]);
-                let outcome = outcome(self.folder, planned, recipe, &status.to_string(), self.stop.requested());
+                let outcome = outcome(self.folder, planned, recipe, &status.to_string(), self.should_stop());
                 self.end(run, outcome);
             }
             Event::NotStarted(run, error) => {

@@ -19,7 +19,7 @@ const SHARE: usize = 64;
 /// What was found of the images of one source in another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copies {
-    /// Images that were looked for.
+    /// Images that are judged; not more than [`MOST_JUDGED`] of them are looked for.
     pub judged: usize,
     /// Those among them that were found.
     pub found: usize,
@@ -42,7 +42,8 @@ impl Copies {
         let found: Vec<(usize, usize)> =
             judged.iter().filter_map(|(index, key)| Some((*index, *known.get(key)?))).collect();
         let first = found.first().map(|&(copy, of)| (held_out.name(copy), train.name(of)));
-        Self { judged: held_out.len().min(MOST_JUDGED), found: found.len(), may_be_more, first }
+        let may_be_more = may_be_more || held_out.len() > MOST_JUDGED;
+        Self { judged: held_out.len(), found: found.len(), may_be_more, first }
     }
 
     /// Looks for images of a source that are the same as others of it.

@@ -12,7 +12,8 @@ use train::run::KnnTable;
 
 use super::movement::Movement;
 use super::progress::{Accuracy, Trend};
-use super::verdict::{Course, Verdict};
+use super::remedy::Remedy;
+use super::verdict::{CollapseKind, Course, Verdict};
 use super::window::Vitals;
 use crate::recipe::Recipe;
 
@@ -26,9 +27,29 @@ const LARGE_VIEW: usize = 96;
 /// Fewer images say too little of what others look like. A choice rather than a measurement: with so few, a network can
 /// learn every one of them by heart, and the numbers of its training look well all the same.
 pub const FEW_IMAGES: usize = 32;
+/// Steps after which runs on a few thousand images have learnt something that kNN shows, whatever more would give.
+const ENOUGH_STEPS: u64 = 2000;
+/// A teacher whose entropy is a larger part of ln K is nearly uniform: two that ended so had 0.83 and 0.89 of it.
+const NEARLY_UNIFORM: f64 = 0.8;
+/// Features of a lower effective rank differ in hardly anything: those two had 2.7 and 4.2.
+const LOW_RANK: f64 = 5.0;
 
 /// What to do about a setting that was wrong.
 const ANEW: &str = "another --out with that changed";
+
+/// How a run came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All of its steps are done.
+    Finished,
+    /// Somebody has stopped it.
+    Stopped,
+    /// A collapse has lasted for too long.
+    Collapsed {
+        /// The step of the first record that told of it.
+        since: u64,
+    },
+}
 
 /// What is known of a run at its end.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +58,8 @@ pub struct Evidence<'a> {
     pub recipe: &'a Recipe,
     /// Steps done.
     pub steps: u64,
-    /// Whether it has come to its end, rather than been stopped.
-    pub is_finished: bool,
+    /// How it ended.
+    pub ending: Ending,
     /// The records of its log.
     pub log: &'a [Value],
     /// How far its weights have moved; none where that was not looked at.
@@ -101,6 +122,10 @@ pub struct Judgement {
     pub verdict: Option<String>,
     /// The epochs of the longer run that the advice is to train.
     pub epochs: Option<usize>,
+    /// How it collapsed, where it has.
+    pub collapse: Option<CollapseKind>,
+    /// What to change in that case.
+    pub remedy: Option<Remedy>,
 }
 
 impl fmt::Display for Judgement {
@@ -113,7 +138,9 @@ impl fmt::Display for Judgement {
 pub fn judge(evidence: &Evidence<'_>) -> Judgement {
     let seen = Seen::of(evidence);
     let Said { kind, advice, epochs } = seen.judged();
-    Judgement { kind, advice, verdict: seen.words, epochs }
+    let collapse = seen.collapse();
+    let remedy = collapse.and_then(|kind| seen.course.remedies(kind, seen.vitals.as_ref()).into_iter().next());
+    Judgement { kind, advice, verdict: seen.words, epochs, collapse, remedy }
 }
 
 /// A judgement without what was seen.
@@ -154,13 +181,18 @@ impl<'a> Seen<'a> {
     }
 
     fn judged(&self) -> Said {
-        if !self.evidence.is_finished {
-            return said(Kind::Unfinished, self.unfinished());
+        match self.evidence.ending {
+            Ending::Stopped => return said(Kind::Unfinished, self.unfinished()),
+            Ending::Collapsed { since } => return said(Kind::Collapsed, self.ended_by_collapse(since)),
+            Ending::Finished => {}
         }
         if let Some(why) = self.stood_still() {
             return said(Kind::DidNotMove, format!("Did not move: {why}"));
         }
-        if let Some(words) = &self.words {
+        // What is only suspected is nothing to speak of where kNN says that it has learnt.
+        let is_refuted = matches!(self.verdict, Verdict::Suspected(_))
+            && self.evidence.knn.is_some_and(|knn| Accuracy::of(knn).beats_both());
+        if let Some(words) = self.words.as_ref().filter(|_| !is_refuted) {
             return said(Kind::Collapsed, format!("Collapsed: at the end {words}. Next: {ANEW}"));
         }
         match self.evidence.knn {
@@ -171,14 +203,31 @@ impl<'a> Seen<'a> {
 
     /// What speaks against the settings although the numbers look well: the learning rate.
     fn doubt(&self) -> Option<String> {
-        match &self.vitals {
-            Some(vitals) => self.course.fast_cause(vitals),
-            None => self.course.high_lr_in_words(),
-        }
+        self.course.fast_cause(self.vitals.as_ref()).map(|remedy| remedy.to_string())
     }
 
     fn has_few_images(&self) -> bool {
         self.evidence.recipe.facts().images < FEW_IMAGES
+    }
+
+    fn collapse(&self) -> Option<CollapseKind> {
+        match (self.verdict, self.evidence.ending) {
+            (Verdict::Collapsed(kind) | Verdict::Suspected(kind), _) => Some(kind),
+            // A method whose numbers are not these has collapsed by the only measure that all have.
+            (_, Ending::Collapsed { .. }) => Some(CollapseKind::SameFeatures),
+            _ => None,
+        }
+    }
+
+    fn ended_by_collapse(&self, since: u64) -> String {
+        let Evidence { recipe, steps, .. } = *self.evidence;
+        let words = self.words.as_deref().unwrap_or("what it had learnt is lost");
+        format!(
+            "Collapsed: from step {} on, until it was ended after step {} of {}, {words}. Next: {ANEW}",
+            thousands(since),
+            thousands(steps),
+            thousands(recipe.total_steps())
+        )
     }
 
     fn is_short(&self) -> bool {
@@ -243,6 +292,10 @@ impl<'a> Seen<'a> {
             return said(Kind::Collapsed, advice);
         }
         let so_far = format!("{} ({})", found.in_words(), found.with_margin());
+        if let Some(why) = self.nearly_collapsed().filter(|_| !is_rising && !found.beats_untrained()) {
+            let advice = self.course.advice(CollapseKind::Uniform, self.vitals.as_ref());
+            return said(Kind::Collapsed, format!("Nearly collapsed: {why}; {so_far}. {advice}. Next: {ANEW}"));
+        }
         if self.is_short() {
             return self.short(&so_far);
         }
@@ -264,6 +317,23 @@ impl<'a> Seen<'a> {
                 .to_owned(),
         };
         Said { kind, advice: format!("{title}: {so_far}. Next: {next}"), epochs }
+    }
+
+    /// What speaks for a run that is on its way to a collapse, or just above one; none where nothing does, or where it is too
+    /// early to tell. Not called wrong by itself: only where nothing was learnt.
+    fn nearly_collapsed(&self) -> Option<String> {
+        let steps = self.evidence.steps;
+        let (vitals, ln_k) = (self.vitals.as_ref()?, (self.course.prototypes as f64).ln());
+        if steps < ENOUGH_STEPS || self.course.is_early(steps) {
+            return None;
+        }
+        let mut signs = Vec::new();
+        if vitals.teacher_entropy > NEARLY_UNIFORM * ln_k {
+            let (entropy, k) = (vitals.teacher_entropy, self.course.prototypes);
+            signs.push(format!("the teacher is nearly uniform (its entropy is {entropy:.1} of ln {k} = {ln_k:.1})"));
+        }
+        signs.extend(self.rank.filter(|&rank| rank < LOW_RANK).map(|rank| format!("features have rank {rank:.1}")));
+        (!signs.is_empty()).then(|| format!("after {} steps {}", thousands(steps), signs.join(", and ")))
     }
 
     fn without_accuracy(&self) -> Said {

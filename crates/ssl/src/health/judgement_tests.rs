@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 use train::run::KnnTable;
 
-use super::judgement::{Evidence, judge};
+use super::judgement::{Ending, Evidence, judge};
 use super::movement::Movement;
+use super::verdict::CollapseKind;
 use crate::recipe::{Facts, RawRecipe, Recipe};
 
 /// 300 images in batches of 64: 4 steps an epoch, and 3,200 steps that such data needs.
@@ -33,7 +34,7 @@ const MOVED: Movement = Movement { student: 0.9, teacher: 0.5 };
 
 fn finished(recipe: &Recipe, last: Value, movement: Movement, knn: Option<&KnnTable>) -> (&'static str, String) {
     let (steps, log) = (recipe.total_steps(), [last]);
-    let evidence = Evidence { recipe, steps, is_finished: true, log: &log, movement: Some(movement), knn };
+    let evidence = Evidence { recipe, steps, ending: Ending::Finished, log: &log, movement: Some(movement), knn };
     let judgement = judge(&evidence);
     (judgement.kind.word(), judgement.advice)
 }
@@ -88,7 +89,7 @@ fn the_curve_says_what_to_try_next() {
         let evidence = Evidence {
             recipe: &long,
             steps: 3200,
-            is_finished: true,
+            ending: Ending::Finished,
             log: &log,
             movement: Some(MOVED),
             knn: Some(&knn),
@@ -128,13 +129,68 @@ fn a_collapse_is_told_with_the_setting_that_fits() {
     says((word, advice), "collapsed", &["lr 10 is 20000 times", "another --out"]);
     let soft = recipe("epochs = 800\nteacher_temp = 0.07", true);
     let knn = table(30.0, 25.0, 25.0);
-    says(finished(&soft, uniform(&soft), MOVED, Some(&knn)), "collapsed", &["lower teacher_temp than 0.07"]);
+    let parts = ["batch normalisation in the head", "Try head_batch_norm = true", "another --out"];
+    says(finished(&soft, uniform(&soft), MOVED, Some(&knn)), "collapsed", &parts);
     // Before the warm-up is over a uniform teacher says nothing.
     let short = recipe("epochs = 20\nteacher_temp = 0.07", false);
     says(finished(&short, uniform(&short), MOVED, None), "too_short", &["still uniform, as it is at first"]);
     // Not uniform, but worse than before the first step, at a learning rate that explains it.
     let brief = recipe("epochs = 20\nlr = 10", true);
     says(finished(&brief, record(80), MOVED, Some(&table(33.0, 31.0, 15.0))), "collapsed", &["ruined", "lr 10"]);
+}
+
+#[test]
+fn a_run_that_a_collapse_ended_is_told_since_when_and_what_to_try() {
+    let recipe = recipe("epochs = 800", true);
+    let ln_k = (recipe.out_dim() as f64).ln();
+    let mut last = record(1600);
+    (last["loss"], last["teacher_entropy"]) = (json!(ln_k), json!(ln_k));
+    let log = [last];
+    let ending = Ending::Collapsed { since: 1280 };
+    let evidence = Evidence { recipe: &recipe, steps: 1600, ending, log: &log, movement: None, knn: None };
+    let judgement = judge(&evidence);
+    let parts = ["from step 1,280 on", "after step 1,600 of 3,200", "the teacher is uniform", "head_batch_norm = true"];
+    assert_eq!((judgement.collapse, judgement.kind.word()), (Some(CollapseKind::Uniform), "collapsed"));
+    assert_eq!(judgement.remedy.unwrap().assignments(), "head_batch_norm = true");
+    says((judgement.kind.word(), judgement.advice), "collapsed", &parts);
+}
+
+#[test]
+fn features_of_rank_one_are_no_collapse_where_knn_says_that_they_are_good() {
+    let long = recipe("epochs = 800", true);
+    let mut last = record(3200);
+    last["feature_rank"] = json!(1.02);
+    says(finished(&long, last.clone(), MOVED, Some(&table(33.0, 31.0, 44.0))), "learnt", &["44.0 %"]);
+    says(finished(&long, last, MOVED, Some(&table(33.0, 31.0, 32.0))), "collapsed", &["effective rank is 1.02"]);
+}
+
+/// Two runs on Imagenette that ended almost uniform, and were told no more than to train for longer.
+#[test]
+fn a_run_that_is_nearly_uniform_and_has_learnt_nothing_is_not_called_short() {
+    // 2,480 steps of about 6,200 that such data needs.
+    let facts = Facts { images: 8000, height: 160, width: 160, labelled: true, fingerprint: 7 };
+    let recipe = |text: &str| {
+        let text = format!("epochs = 40\nbatch_size = 128\nout_dim = 4096\nhead_batch_norm = true\n{text}");
+        RawRecipe::from_toml(&text, "test").unwrap().resolve(&facts).unwrap()
+    };
+    let judged = |recipe: &Recipe, entropy: f64, rank: f64, trained: f64| {
+        let mut last = record(recipe.total_steps());
+        (last["teacher_entropy"], last["loss"], last["feature_rank"]) = (json!(entropy), json!(8.2), json!(rank));
+        finished(recipe, last, MOVED, Some(&table(38.7, 32.3, trained)))
+    };
+    let fast = recipe("momentum_teacher = 0.94\nmomentum_teacher_end = 0.99");
+    let parts =
+        ["Nearly collapsed: after 2,480 steps", "6.9 of ln 4096 = 8.3", "rank 2.7", "momentum_teacher = 0.97 and"];
+    says(judged(&fast, 6.9, 2.7, 31.0), "collapsed", &parts);
+    let sharp = recipe("warmup_teacher_temp = 0.025\nwarmup_teacher_temp_epochs = 15");
+    let parts = ["nearly uniform", "7.4 of", "rank 4.2", "Try warmup_teacher_temp = 0.04"];
+    says(judged(&sharp, 7.4, 4.2, 34.2), "collapsed", &parts);
+    // What is as uniform and has learnt is well, and what is short may still learn.
+    assert_eq!(judged(&fast, 6.9, 2.7, 55.0).0, "learnt");
+    assert_eq!(judged(&fast, 3.0, 20.0, 31.0).0, "too_short");
+    let text = "epochs = 10\nbatch_size = 128\nout_dim = 4096";
+    let short = RawRecipe::from_toml(text, "test").unwrap().resolve(&facts).unwrap();
+    assert_eq!(judged(&short, 6.9, 2.7, 31.0).0, "too_short");
 }
 
 #[test]
@@ -151,7 +207,8 @@ fn without_labels_health_is_all_that_is_claimed() {
 fn a_stopped_run_is_told_how_to_go_on_and_what_speaks_against_it() {
     let recipe = recipe("epochs = 800", true);
     let judged = |log: &[Value]| {
-        let evidence = Evidence { recipe: &recipe, steps: 700, is_finished: false, log, movement: None, knn: None };
+        let evidence =
+            Evidence { recipe: &recipe, steps: 700, ending: Ending::Stopped, log, movement: None, knn: None };
         let judgement = judge(&evidence);
         assert_eq!(judgement.kind.word(), "unfinished");
         judgement.advice
@@ -204,7 +261,7 @@ fn the_epochs_of_an_advised_run_are_those_of_the_sentence() {
     let epochs = |recipe: &Recipe, knn: Option<&KnnTable>| {
         let (steps, log) = (recipe.total_steps(), [record(recipe.total_steps())]);
         let movement = Some(MOVED);
-        let judgement = judge(&Evidence { recipe, steps, is_finished: true, log: &log, movement, knn });
+        let judgement = judge(&Evidence { recipe, steps, ending: Ending::Finished, log: &log, movement, knn });
         let asks = |epochs: usize| judgement.advice.contains(&format!("--epochs {epochs} "));
         assert!(judgement.epochs.map_or(!judgement.advice.contains("--epochs"), asks), "{judgement:?}");
         judgement.epochs

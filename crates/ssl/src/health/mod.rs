@@ -5,7 +5,8 @@
 //!
 //! - `window`: the numbers of a step, from tensors already at hand.
 //! - `rank`: in how many directions features differ.
-//! - `verdict`: what is wrong in the middle of a run, and which setting fits as the cause.
+//! - `verdict`: what is wrong in the middle of a run.
+//! - `remedy`: what to change in a run that has collapsed, and why.
 //! - `movement`: how far the weights have come from where they began.
 //! - `progress`: accuracies, and which differences chance explains.
 //! - `judgement`: what a run is worth at its end, and the next thing to try.
@@ -16,12 +17,14 @@ mod judgement_tests;
 mod movement;
 mod progress;
 mod rank;
+mod remedy;
 mod verdict;
 mod window;
 
-pub use judgement::{Evidence, FEW_IMAGES, Judgement, Kind, judge};
+pub use judgement::{Ending, Evidence, FEW_IMAGES, Judgement, Kind, judge};
 pub use movement::Movement;
 pub(crate) use rank::RANK_ROWS;
 pub use rank::effective_rank;
-pub use verdict::{Course, Moment, USUAL_LR, Verdict, verdict_on_rank};
+pub use remedy::Remedy;
+pub use verdict::{CollapseKind, Course, Finding, Moment, USUAL_LR, Verdict};
 pub use window::{Health, Vitals};

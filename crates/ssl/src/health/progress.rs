@@ -37,6 +37,10 @@ impl Accuracy {
         self.trained > self.untrained.max(self.raw_pixels) + self.margin
     }
 
+    pub(super) fn beats_untrained(&self) -> bool {
+        self.trained > self.untrained + self.margin
+    }
+
     /// Why these accuracies could not show a gain, however good the features; none where they could.
     pub(super) fn says_nothing(&self) -> Option<String> {
         let Self { raw_pixels, untrained, trained, margin } = *self;

@@ -15,7 +15,7 @@ use train::state::{SavedState, State, StateError};
 use train::{NotFinite, Position, StepError};
 
 use super::{Method, MethodSpec, Networks, StepPart};
-use crate::health::{Health, Moment};
+use crate::health::{Finding, Health, Moment};
 use crate::learner::LearnError;
 use crate::recipe::{Prototypes, Recipe};
 use crate::setup::loader_config;
@@ -208,11 +208,11 @@ impl Method for Dino {
         Ok(())
     }
 
-    fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Option<String>) {
+    fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Finding) {
         let magnitude = &student[self.head.prototypes.magnitude()];
         let (loss, entropy) = (self.step.loss, self.step.teacher_entropy);
         let vitals = self.health.vitals(loss, entropy, magnitude, self.options.student_temperature);
-        (vitals.add_to(record), moment.verdict(&vitals))
+        (vitals.add_to(record), moment.judge(&vitals))
     }
 
     fn schedules(&self, at: Position, record: Record) -> Record {

@@ -18,7 +18,7 @@ use train::run::Record;
 use train::state::{SavedState, State, StateError};
 use train::{Position, StepError};
 
-use crate::health::Moment;
+use crate::health::{Finding, Moment};
 use crate::learner::LearnError;
 use crate::recipe::{MethodName, Recipe};
 use crate::view_plan::{Part, ViewPlan};
@@ -84,9 +84,8 @@ pub trait Method: fmt::Debug + Send {
     /// all processes.
     fn end_step(&mut self, loss: f64, reduce: &mut dyn Reduce) -> Result<(), StepError>;
 
-    /// Adds what there is to say of the last step to a record of the log; what is wrong at this moment of the run, in
-    /// words.
-    fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Option<String>);
+    /// Adds what there is to say of the last step to a record of the log; what is wrong at this moment of the run.
+    fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Finding);
 
     /// Adds the values of the method's own schedules at a step to a record of the log.
     fn schedules(&self, at: Position, record: Record) -> Record;

@@ -7,12 +7,12 @@
 use data::{Decoding, Orientation};
 use model::Arch;
 
-use super::check::{Facts, check, check_scope};
+use super::check::{Facts, check_scope};
 use super::early::{RESIDUAL, RGB};
 use super::error::RecipeError;
 use super::explain::Origin;
 use super::fields::{Given, RawRecipe, Recipe, Sourced};
-use super::values::{Centering, Interval, MethodName, Prototypes, Size};
+use super::values::{Centering, Interval, MethodName, OnCollapse, Prototypes, Size};
 
 trait Fill<T> {
     /// What was given, or the usual value.
@@ -50,8 +50,8 @@ impl<T> Fill<T> for Option<Given<T>> {
 }
 
 impl RawRecipe {
-    /// Fills every gap for this data and checks the whole.
-    pub fn resolve(self, facts: &Facts) -> Result<Recipe, RecipeError> {
+    /// Fills every gap for this data. What is done about a collapse follows from the rest, and is still to be decided.
+    pub(super) fn fill(self, facts: &Facts) -> Result<Recipe, RecipeError> {
         if facts.images == 0 || facts.size().short() == 0 {
             return Err(RecipeError::NoImages);
         }
@@ -89,7 +89,7 @@ impl RawRecipe {
         let (runs, batch) = (epochs.value, batch_size.value);
         let steps = (images / batch).max(1) as f64 * runs as f64;
 
-        let recipe = Recipe {
+        Ok(Recipe {
             method: self.method.or_default(MethodName::Dino),
             prototypes,
             centering,
@@ -152,6 +152,7 @@ impl RawRecipe {
             checkpoint_activations: self.checkpoint_activations.or_default(false),
             residual_stream: self.residual_stream.or_default(RESIDUAL),
             max_bad_share: self.max_bad_share.or_default(0.05),
+            on_collapse: self.on_collapse.or_default(OnCollapse::Stop),
             knn_every: self.knn_every.or_derive(|| {
                 if facts.labelled {
                     ((runs / 20).max(1), format!("about 20 times in {runs} epochs, at most every epoch"))
@@ -168,9 +169,7 @@ impl RawRecipe {
             log_every: self.log_every.or_default(10),
             facts: *facts,
             source: None,
-        };
-        check(&recipe)?;
-        Ok(recipe)
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use super::explain::{Line, Origin};
 use super::nearest::unknown_key;
 use super::parse::SET;
 use super::rule::{Rule, above, below, between};
-use super::values::{Centering, Interval, MethodName, Prototypes, ResidualStream, Setting, Size};
+use super::values::{Centering, Interval, MethodName, OnCollapse, Prototypes, ResidualStream, Setting, Size};
 
 /// A value that somebody set, and where.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,6 +141,16 @@ macro_rules! recipe {
                 },)+];
                 let method = self.method.value;
                 lines.into_iter().zip(KEYS).filter(|(_, key)| key.scope.includes(method)).map(|(line, _)| line).collect()
+            }
+        }
+
+        impl Recipe {
+            /// Says anew where a value came from.
+            pub(super) fn set_origin(&mut self, key: &str, origin: Origin) {
+                match key {
+                    $(stringify!($key) => self.$key.origin = origin,)+
+                    _ => {}
+                }
             }
         }
 
@@ -283,6 +293,9 @@ recipe! {
     residual_stream: ResidualStream, Rule::Choice(ResidualStream::WORDS), Fixed, EVERY;
     /// Share of the images that may be unreadable before the run stops.
     max_bad_share: f64, between(0.0, 1.0), Free, EVERY;
+    /// What is done about a collapse that lasts for a tenth of the run: end it, let it go on, or begin again with a safer
+    /// value where that was not given, at most twice.
+    on_collapse: OnCollapse, Rule::Choice(OnCollapse::WORDS), Free, EVERY;
     /// Epochs between two online kNN evaluations; 0 switches them off.
     knn_every: usize, Rule::Whole(0, 1_000_000), Free, EVERY;
     /// Neighbours of the online kNN evaluation.

@@ -22,6 +22,7 @@ mod explain;
 mod fields;
 mod nearest;
 mod parse;
+mod retry;
 mod rule;
 mod values;
 
@@ -32,7 +33,8 @@ pub use explain::{Line, Origin};
 pub use fields::{RawRecipe, Recipe};
 pub use nearest::nearest_key;
 pub use parse::of_run;
-pub use values::{Centering, Interval, MethodName, NoSize, Prototypes, ResidualStream, Size};
+pub use retry::MOST_RETRIES;
+pub use values::{Centering, Interval, MethodName, NoSize, OnCollapse, Prototypes, ResidualStream, Size};
 
 /// The names of all recipe keys, in the order in which they are printed.
 pub fn keys() -> impl Iterator<Item = &'static str> {

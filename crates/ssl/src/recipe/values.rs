@@ -96,6 +96,18 @@ choice! {
     }
 }
 
+choice! {
+    /// What is done about a collapse that lasts for a tenth of the run.
+    OnCollapse {
+        /// The run ends.
+        Stop = "stop",
+        /// It goes on to its end.
+        Continue = "continue",
+        /// It begins again with a safer value where that was not given, at most twice, and ends otherwise.
+        Retry = "retry",
+    }
+}
+
 impl Setting for Arch {
     fn read(value: &Value, _: &Rule) -> Option<Self> {
         value.as_str()?.parse().ok()

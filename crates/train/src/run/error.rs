@@ -91,6 +91,18 @@ pub enum RunError {
         /// The folder.
         path: PathBuf,
     },
+    /// The list of attempts is not what was written.
+    #[error("{}: does not say which attempts of this run collapsed; put the file back, or give another --out", path.display())]
+    BadAttempts {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another process has given up an attempt since this one has looked.
+    #[error("{}: another process has begun this run anew; run the same command again", path.display())]
+    AttemptsChanged {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The checkpoints that a run had saved are not there any more.
     #[error(
         "{}: this run has saved step {step}, but none of its checkpoints is there any more. Put them back, or give another \

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use files::{finished_name, is_unfinished, remove_if_there, sync_folder_of};
 
 use super::atomic::replace_with;
+use super::attempts::{self, ATTEMPTS, Attempt, Vacated};
 use super::checkpoint::{self, Checkpoints, Recovered};
 use super::config::{Comparison, Difference, RunConfig};
 use super::error::RunError;
@@ -27,7 +28,8 @@ pub const NOT_FINITE_FILE: &str = "not-finite.json";
 /// What was remembered of every image when the run was begun.
 pub const CENSUS_FILE: &str = "images.census";
 /// The files that are replaced as a whole, and of which a process that is killed may leave a beginning behind.
-const REPLACED: [&str; 7] = [CONFIG, IDENTITY, METRICS, RESULT_FILE, BACKBONE_FILE, NOT_FINITE_FILE, CENSUS_FILE];
+const REPLACED: [&str; 8] =
+    [CONFIG, IDENTITY, ATTEMPTS, METRICS, RESULT_FILE, BACKBONE_FILE, NOT_FINITE_FILE, CENSUS_FILE];
 
 /// A run folder that this process, and no other, trains into.
 #[derive(Debug)]
@@ -40,21 +42,50 @@ pub struct RunFolder {
     keep: usize,
     identity: Identity,
     lock: Lock,
+    attempts: Vec<Attempt>,
 }
 
 impl RunFolder {
+    /// The attempts of the run in a folder that collapsed and were given up: what they have changed is part of the
+    /// settings that continue it.
+    pub fn attempts_in(root: &Path) -> Result<Vec<Attempt>, RunError> {
+        attempts::read(root)
+    }
+
     /// Creates the folder for a run with these settings, or opens it if it holds a run that they continue.
     pub fn open(root: &Path, config: &dyn RunConfig) -> Result<Self, RunError> {
+        Self::open_after(root, config, &Self::attempts_in(root)?)
+    }
+
+    /// The same for settings that take these attempts into account.
+    pub fn open_after(root: &Path, config: &dyn RunConfig, known: &[Attempt]) -> Result<Self, RunError> {
         // Looked at before anything is written: a folder that is not ours stays as it is.
         refuse_foreign(root)?;
         if !root.exists() {
             fs::create_dir_all(root).map_err(|source| RunError::from_io("create", root, 0, source))?;
             sync_folder_of(root).map_err(|source| RunError::from_io("create", root, 0, source))?;
         }
-        let mut lock = Lock::take(root)?;
+        let lock = Lock::take(root)?;
         // And once more: another process may have started its run here before the lock was ours.
         refuse_foreign(root)?;
+        let attempts = attempts::read(root)?;
+        if attempts != known {
+            return Err(RunError::AttemptsChanged { path: root.to_owned() });
+        }
+        attempts::clear(root, &attempts)?;
+        Self::open_locked(root, config, lock, attempts)
+    }
+
+    pub(super) fn open_locked(
+        root: &Path,
+        config: &dyn RunConfig,
+        mut lock: Lock,
+        attempts: Vec<Attempt>,
+    ) -> Result<Self, RunError> {
         let is_new = !is_run(root);
+        if is_new {
+            attempts::refuse_other(root, config, &attempts)?;
+        }
         let changed = if is_new { None } else { changed(root, config)? };
         let checkpoints = root.join(CHECKPOINTS);
         let found = if is_new { None } else { Identity::of_folder(root)? };
@@ -76,7 +107,7 @@ impl RunFolder {
             replace_with(&root.join(CONFIG), config.to_toml().as_bytes())?;
         }
         let (keep, changed) = (config.keep_checkpoints(), changed.unwrap_or_default());
-        Ok(Self { root: root.to_owned(), is_new, changed, unsaved, keep, identity, lock })
+        Ok(Self { root: root.to_owned(), is_new, changed, unsaved, keep, identity, lock, attempts })
     }
 
     /// The folder.
@@ -87,6 +118,27 @@ impl RunFolder {
     /// Whether the folder was made by this call, rather than found with a run in it.
     pub fn is_new(&self) -> bool {
         self.is_new
+    }
+
+    /// Its attempts so far that collapsed and were given up.
+    pub fn attempts(&self) -> &[Attempt] {
+        &self.attempts
+    }
+
+    /// The name of the run, which its checkpoints carry.
+    pub fn run_name(&self) -> &str {
+        &self.identity.run
+    }
+
+    /// Gives this attempt up: writes down why, and moves what it has left aside. A process that is killed on the way leaves
+    /// the rest of that to the next one.
+    pub fn vacate(self, attempt: Attempt) -> Result<Vacated, RunError> {
+        self.check_own()?;
+        let Self { root, lock, mut attempts, .. } = self;
+        attempts.push(attempt);
+        attempts::write(&root, &attempts)?;
+        attempts::clear(&root, &attempts)?;
+        Ok(Vacated { root, lock, attempts })
     }
 
     /// Settings that a run which is continued has had until now, and the values that replace them.
@@ -207,7 +259,8 @@ fn refuse_foreign(root: &Path) -> Result<(), RunError> {
     if !root.is_dir() {
         return Err(RunError::NotAFolder { path: root.to_owned() });
     }
-    if is_run(root) {
+    // The second is left alone for a moment while one attempt makes room for the next.
+    if is_run(root) || root.join(ATTEMPTS).is_file() {
         return Ok(());
     }
     let failed = |source| RunError::reading(root, source);

@@ -100,9 +100,11 @@ impl Lock {
 
     fn write(&mut self, first: &str) -> std::io::Result<()> {
         let saved = self.saved.map_or(String::new(), |step| format!("saved {step}\n"));
-        self.file.set_len(0)?;
+        let text = format!("{first}\n{saved}");
+        // Over what is there, and cut behind it: a kill in between must not leave a file that says nothing.
         self.file.seek(SeekFrom::Start(0))?;
-        self.file.write_all(format!("{first}\n{saved}").as_bytes())
+        self.file.write_all(text.as_bytes())?;
+        self.file.set_len(text.len() as u64)
     }
 }
 
@@ -183,6 +185,19 @@ mod tests {
         assert_eq!(activity(folder.path()), Some(Activity::Killed));
         drop(Lock::take(folder.path()).unwrap());
         assert_eq!(activity(folder.path()), Some(Activity::Killed), "a command that is refused changes nothing");
+    }
+
+    #[test]
+    fn whoever_reads_between_two_notes_is_told_something() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut lock = Lock::take(folder.path()).unwrap();
+        lock.begin().unwrap();
+        let writer = std::thread::spawn(move || (0..20_000).for_each(|step| lock.note_saved(step % 1000)));
+        while !writer.is_finished() {
+            let text = std::fs::read_to_string(folder.path().join(LOCK)).unwrap();
+            assert!(text.starts_with("process ") || text.starts_with("ended"), "{text:?}");
+        }
+        writer.join().unwrap();
     }
 
     #[cfg(unix)]

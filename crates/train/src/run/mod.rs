@@ -5,6 +5,7 @@
 //! from which training goes on.
 
 mod atomic;
+mod attempts;
 mod checkpoint;
 mod config;
 mod error;
@@ -18,6 +19,7 @@ mod reader;
 mod result;
 mod tensorboard;
 
+pub use attempts::{Attempt, Change, Vacated};
 pub use checkpoint::{Checkpoints, Recovered, Skipped, Written};
 pub use config::{Comparison, Difference, RunConfig};
 pub use error::RunError;
@@ -27,5 +29,5 @@ pub use identity::{Digests, Identity};
 pub use lock::Activity;
 pub use metrics::{MetricsLog, Record, Truncated};
 pub use reader::RunReader;
-pub use result::{KnnTable, RESULT_FILE, ResultError, RunResult, checksum};
+pub use result::{CollapsedAt, KnnTable, RESULT_FILE, ResultError, RunResult, checksum};
 pub use tensorboard::EventLog;

@@ -3,12 +3,13 @@
 //! Nothing here writes or waits, so that a run can be read while it trains.
 
 use std::fs::{self, File};
-use std::io::{BufReader, ErrorKind};
+use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use files::{Unbounded, read_line_bounded};
 use serde_json::Value;
 
+use super::attempts::{self, Attempt};
 use super::checkpoint::{self, Recovered};
 use super::error::RunError;
 use super::folder::{BACKBONE_FILE, CHECKPOINTS, CONFIG, METRICS, is_run};
@@ -20,6 +21,8 @@ use super::result::{RESULT_FILE, ResultError, RunResult, checksum};
 /// The settings of a run have a few KiB, and so has a record of its log.
 const CONFIG_BYTES: u64 = 1 << 20;
 const LINE_BYTES: u64 = 1 << 20;
+/// The end of a log in which its last record is looked for.
+const END_BYTES: u64 = 1 << 14;
 
 /// A run to be read.
 ///
@@ -52,6 +55,18 @@ impl RunReader {
     /// The folder.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// A run that is there, or was until its last attempt was given up and the next one was about to begin; none where
+    /// there is neither. What was not changed between the two has the same settings in both.
+    pub fn open_any_attempt(root: &Path) -> Result<Option<Self>, RunError> {
+        let places = [root.to_owned(), attempts::folder_of(root, attempts::read(root)?.len())];
+        Ok(places.into_iter().find(|place| is_run(place)).map(|root| Self { root }))
+    }
+
+    /// Its attempts that collapsed and were given up.
+    pub fn attempts(&self) -> Result<Vec<Attempt>, RunError> {
+        attempts::read(&self.root)
     }
 
     /// The text of its settings, and the file that they are in.
@@ -128,21 +143,36 @@ impl RunReader {
         Ok(last)
     }
 
+    /// The step of the last record of its log, of which only the end is read; none where it cannot be told.
+    pub fn last_step(&self) -> Option<u64> {
+        let path = self.root.join(METRICS);
+        let length = fs::metadata(&path).ok().filter(|about| about.is_file())?.len();
+        let (mut file, mut end) = (File::open(&path).ok()?, Vec::new());
+        file.seek(SeekFrom::Start(length.saturating_sub(END_BYTES))).ok()?;
+        file.take(END_BYTES).read_to_end(&mut end).ok()?;
+        // The first piece may be half a line, and so may the last.
+        let lines = end.rsplit(|byte| *byte == b'\n');
+        lines
+            .filter_map(|line| serde_json::from_slice::<Value>(line).ok())
+            .find_map(|record| record.get("step")?.as_u64())
+    }
+
     /// Whether its backbone is there, byte for byte what a result says it is.
     pub fn has_backbone_of(&self, result: &RunResult) -> bool {
         let found = fs::read(self.root.join(BACKBONE_FILE)).ok();
         found.is_some_and(|bytes| result.backbone == Some(checksum(&bytes)))
     }
 
-    /// Its result, if it has one for this many steps.
+    /// Its result, if it has one for this many steps, or one that says why it ended before.
     pub fn result(&self, steps: u64) -> Option<RunResult> {
         self.checked_result(steps).ok().flatten()
     }
 
-    /// The same, where a file that is there and is not the result of so many steps is an error.
+    /// The same, where a file that is there and is not the result of so many steps is an error. A run that collapsed has
+    /// taken fewer.
     pub fn checked_result(&self, steps: u64) -> Result<Option<RunResult>, ResultError> {
         match RunResult::open(&self.root)? {
-            Some(RunResult { steps: found, .. }) if found != steps => {
+            Some(RunResult { steps: found, collapsed: None, .. }) if found != steps => {
                 Err(ResultError::OtherSteps { path: self.root.join(RESULT_FILE), found, steps })
             }
             result => Ok(result),
@@ -169,6 +199,7 @@ mod tests {
         assert_eq!(run.metrics().unwrap().len(), 3);
         assert_eq!(run.last_record("loss").unwrap().unwrap()["step"], 2);
         assert_eq!(run.last_record("entropy").unwrap(), None);
+        assert_eq!(run.last_step(), Some(2));
     }
 
     #[test]

@@ -28,11 +28,22 @@ pub struct KnnTable {
     pub trained: f64,
 }
 
+/// Where a run that ended before its last step had collapsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CollapsedAt {
+    /// The step of the first record that told of it.
+    pub since: u64,
+    /// The step of the weights that were handed over, from before; none where there were none.
+    pub healthy: Option<u64>,
+}
+
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunResult {
-    /// Steps of the run.
+    /// Steps of the run, of which those of one that collapsed were done.
     pub steps: u64,
+    /// Where it collapsed; none for a run that came to its end.
+    pub collapsed: Option<CollapsedAt>,
     /// The last loss in its log.
     pub loss: Option<f64>,
     /// What was wrong at the end, in words.
@@ -94,11 +105,17 @@ impl RunResult {
         });
         let Self { steps, loss, verdict, substitutes, backbone, advised_epochs, .. } = self;
         let (judgement, advice) = self.judgement.as_ref().map(|(word, advice)| (word, advice)).unzip();
-        json!({
-            "outcome": "finished", "steps": steps, "loss": loss, "verdict": verdict, "knn_top1": knn,
+        let outcome = if self.collapsed.is_some() { "collapsed" } else { "finished" };
+        let mut object = json!({
+            "outcome": outcome, "steps": steps, "loss": loss, "verdict": verdict, "knn_top1": knn,
             "judgement": judgement, "advice": advice, "advised_epochs": advised_epochs,
             "substitutes": substitutes, "backbone": backbone,
-        })
+        });
+        if let Some(CollapsedAt { since, healthy }) = self.collapsed {
+            object["collapsed_since"] = json!(since);
+            object["weights_step"] = json!(healthy);
+        }
+        object
     }
 
     /// From what [`RunResult::to_json`] made; none if it is not that.
@@ -121,8 +138,16 @@ impl RunResult {
         let substitutes = value.get("substitutes").and_then(Value::as_u64).unwrap_or(0);
         let (steps, loss) = (value.get("steps")?.as_u64()?, value.get("loss")?.as_f64());
         let (verdict, judgement) = (text("verdict"), text("judgement").zip(text("advice")));
-        let advised_epochs = value.get("advised_epochs").and_then(Value::as_u64);
-        Some(Self { steps, loss, verdict, knn, substitutes, backbone: text("backbone"), judgement, advised_epochs })
+        let number = |key: &str| value.get(key).and_then(Value::as_u64);
+        let advised_epochs = number("advised_epochs");
+        let collapsed = match value.get("outcome").and_then(Value::as_str) {
+            Some("collapsed") => {
+                Some(CollapsedAt { since: number("collapsed_since")?, healthy: number("weights_step") })
+            }
+            _ => None,
+        };
+        let backbone = text("backbone");
+        Some(Self { steps, collapsed, loss, verdict, knn, substitutes, backbone, judgement, advised_epochs })
     }
 
     /// The result that a run's folder holds, if it holds one that can be read.
@@ -162,6 +187,7 @@ mod tests {
         for result in [
             RunResult {
                 steps: 12,
+                collapsed: None,
                 loss: Some(0.5),
                 verdict: None,
                 knn: Some(knn),
@@ -172,6 +198,7 @@ mod tests {
             },
             RunResult {
                 steps: 12,
+                collapsed: Some(CollapsedAt { since: 9, healthy: Some(7) }),
                 loss: None,
                 verdict,
                 knn: None,

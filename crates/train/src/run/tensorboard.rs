@@ -11,6 +11,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::error::RunError;
 use super::metrics::Record;
 
+/// How the name of an events file begins.
+pub(super) const EVENTS: &str = "events.out.tfevents.";
+
 /// An open events file.
 #[derive(Debug)]
 pub struct EventLog {
@@ -55,7 +58,7 @@ impl EventLog {
 
 /// Opens a file that no earlier start has used. TensorBoard reads the files of a folder in the order of their names.
 fn create_new(folder: &Path) -> Result<(PathBuf, File), RunError> {
-    let name = format!("events.out.tfevents.{:010}.{}", now().round(), host_name());
+    let name = format!("{EVENTS}{:010}.{}", now().round(), host_name());
     let mut attempt = 0;
     loop {
         let path = folder.join(if attempt == 0 { name.clone() } else { format!("{name}.{attempt}") });
