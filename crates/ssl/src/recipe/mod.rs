@@ -24,6 +24,7 @@ mod nearest;
 mod parse;
 mod rule;
 mod values;
+mod view_rules;
 
 pub use budget::{BudgetError, Fitted, fit, fit_by_count, fitted_before};
 pub use check::Facts;
