@@ -172,6 +172,13 @@ fn nothing_writes_over_a_listed_image() {
     let before = content(&photos);
     let message = views(&list, &photos.join("0.png"), &["--force"]).failed();
     assert!(message.contains("is part of --data") && message.contains("list.txt"), "{message}");
+    // Nor by another name.
+    #[cfg(unix)]
+    {
+        let link = folder.path().join("sheet.png");
+        std::os::unix::fs::symlink(photos.join("0.png"), &link).unwrap();
+        assert!(views(&list, &link, &["--force"]).failed().contains("is part of --data"));
+    }
     assert!(content(&photos) == before, "the images were changed");
     // A picture that the list does not name is nobody's input.
     fs::write(photos.join("sheet.png"), b"\x89PNG\r\n\x1a\n: old").unwrap();

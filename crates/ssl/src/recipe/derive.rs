@@ -12,7 +12,8 @@ use super::early::{RESIDUAL, RGB};
 use super::error::RecipeError;
 use super::explain::Origin;
 use super::fields::{Given, RawRecipe, Recipe, Sourced};
-use super::values::{Centering, Interval, MethodName, OnCollapse, Prototypes, Size};
+use super::values::{Centering, MethodName, OnCollapse, Prototypes};
+use super::view_rules::{blur_sigma, global_scale, global_size, local_scale, local_size, patch_size};
 
 trait Fill<T> {
     /// What was given, or the usual value.
@@ -80,7 +81,7 @@ impl RawRecipe {
         let local_size = self.local_size.or_derive(|| local_size(global_size.value, patch));
         let local_crops = self.local_crops.or_default(8);
         let global_scale = self.global_scale.or_derive(|| global_scale(short, local_crops.value));
-        let local_scale = self.local_scale.or_derive(|| local_scale(short, global_scale.value));
+        let local_scale = self.local_scale.or_derive(|| local_scale(images, short, global_scale.value));
 
         let blur_sigma = self.blur_sigma.or_derive(|| blur_sigma(global_size.value.short()));
 
@@ -109,7 +110,11 @@ impl RawRecipe {
             head_hidden: self.head_hidden.or_usual(2048, for_nano(512)),
             head_bottleneck: self.head_bottleneck.or_usual(256, for_nano(128)),
             head_layers: self.head_layers.or_default(3),
-            head_batch_norm: self.head_batch_norm.or_default(false),
+            head_batch_norm: self.head_batch_norm.or_usual(
+                false,
+                (images < FEW_IMAGES)
+                    .then(|| (true, format!("{images} images: without it a run often becomes uniform"))),
+            ),
             epochs,
             batch_size,
             lr: self.lr.or_usual(5e-4, is_nano.then(|| (1e-3, format!("{model}: a small network takes larger steps")))),
@@ -190,61 +195,6 @@ fn arch(images: usize, short: usize) -> (Arch, String) {
     }
 }
 
-/// A grid of about 8 to 14 patches a side: enough to tell parts apart, few enough to attend to.
-fn patch_size(side: usize) -> (usize, String) {
-    let patch = match side {
-        160.. => 16,
-        56.. => 8,
-        20.. => 4,
-        10.. => 2,
-        _ => 1,
-    };
-    (patch, format!("global views of about {side} pixels"))
-}
-
-fn global_size(short: usize, patch: usize) -> (Size, String) {
-    let side = short.min(224) / patch * patch;
-    // An image smaller than a patch is refused by the check; until then a view has at least one patch.
-    (Size::square(side.max(patch)), format!("short side {short}: largest multiple of {patch} up to 224"))
-}
-
-/// DINO's 96 of 224 pixels, in whole patches.
-fn local_size(global: Size, patch: usize) -> (Size, String) {
-    let part = |side: usize| ((side as f64 * 0.43 / patch as f64).round() as usize).max(1) * patch;
-    let size = Size { height: part(global.height), width: part(global.width) };
-    (size, format!("0.43 of {global} in multiples of {patch}"))
-}
-
-/// Area shares (global low, local low) by image size: five per cent of a small image is a handful of pixels.
-fn lowest_shares(short: usize) -> (f64, f64) {
-    match short {
-        160.. => (0.25, 0.05),
-        96.. => (0.3, 0.1),
-        _ => (0.4, 0.15),
-    }
-}
-
-/// Blur is in pixels: what softens a view of 224 wipes out one of 32.
-fn blur_sigma(side: usize) -> (f64, String) {
-    if side >= 224 {
-        return (2.0, "2 for views of 224 pixels and more".to_owned());
-    }
-    (2.0 * side as f64 / 224.0, format!("2 for views of 224 pixels, in proportion for {side}"))
-}
-
-fn global_scale(short: usize, local_crops: usize) -> (Interval, String) {
-    if local_crops == 0 {
-        return (Interval { low: 0.14, high: 1.0 }, "no local views: DINO's value for two views".to_owned());
-    }
-    (Interval { low: lowest_shares(short).0, high: 1.0 }, format!("short side {short}"))
-}
-
-/// Local views end where global ones begin.
-fn local_scale(short: usize, global: Interval) -> (Interval, String) {
-    let low = lowest_shares(short).1.min(global.low);
-    (Interval { low, high: global.low }, format!("short side {short}, up to the smallest global view"))
-}
-
 /// 65536 on ImageNet; on small data most of so many prototypes would never win an image.
 fn out_dim(images: usize) -> (usize, String) {
     let power = |n: usize| n.max(1).ilog2();
@@ -270,8 +220,9 @@ fn batch_size(images: usize) -> (usize, String) {
     (1 << power, format!("64, or the power of two up to a quarter of {images} images"))
 }
 
-/// Below this many images a teacher at 0.07 has been seen to become uniform, and one at 0.04 has not.
-const FEW_IMAGES: usize = 100_000;
+/// Below this many images a teacher at 0.07 has been seen to become uniform where one at 0.04 has not, and a head without
+/// batch norm where one with it has not.
+pub(super) const FEW_IMAGES: usize = 100_000;
 
 /// Steps that a teacher remembers at least: one that follows at once teaches what it was just taught. (0.95 trains, 0.9
 /// collapses, on CIFAR-10.)
@@ -305,6 +256,7 @@ fn two_digits(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::rule::MAX_SIDE;
+    use super::super::values::Size;
     use super::*;
 
     const IMAGENET: Facts = Facts { images: 1_281_167, height: 375, width: 500, labelled: true, fingerprint: 7 };
@@ -331,9 +283,19 @@ mod tests {
     fn small_images_get_small_patches_and_a_small_network() {
         let r = resolve("", CIFAR).unwrap();
         assert_eq!((r.arch(), r.patch_size(), r.global_size()), (Arch::Nano, 4, Size::square(32)));
-        assert_eq!((r.local_size(), r.local_scale().high), (Size::square(12), 0.4));
+        assert_eq!((r.local_size(), r.local_scale().high), (Size::square(16), 0.4));
         assert_eq!((r.out_dim(), r.epochs(), r.batch_size()), (4096, 400, 64));
         assert_eq!(r.warnings(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn few_images_get_what_keeps_them_from_becoming_uniform() {
+        let photos = Facts { images: 8000, height: 160, width: 160, labelled: true, fingerprint: 7 };
+        let r = resolve("", photos).unwrap();
+        assert_eq!((r.head_batch_norm(), r.teacher_temp(), r.local_size()), (true, 0.04, Size::square(96)));
+        assert_eq!((r.local_scale().low, r.local_scale().high, r.global_scale().low), (0.05, 0.4, 0.25));
+        let r = resolve("", IMAGENET).unwrap();
+        assert_eq!((r.head_batch_norm(), r.local_scale().high), (false, 0.25));
     }
 
     #[test]

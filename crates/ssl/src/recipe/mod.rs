@@ -25,6 +25,7 @@ mod parse;
 mod retry;
 mod rule;
 mod values;
+mod view_rules;
 
 pub use budget::{BudgetError, Fitted, fit, fit_by_count, fitted_before};
 pub use check::Facts;
