@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 
 use crate::error::CliError;
@@ -19,6 +19,19 @@ pub fn result(text: &str) -> Result<(), CliError> {
         // Not an error: `| head` has read enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => other.map_err(|source| CliError::Output { source }),
+    }
+}
+
+/// Writes bytes to standard output, which another program reads; whether it still does.
+pub fn bytes(bytes: &[u8]) -> Result<bool, CliError> {
+    let mut out = io::stdout().lock();
+    if out.is_terminal() {
+        return Err(CliError::Output { source: io::Error::other("bytes are for another program, not for a terminal") });
+    }
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(source) => Err(CliError::Output { source }),
     }
 }
 

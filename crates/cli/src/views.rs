@@ -1,4 +1,4 @@
-//! `views`: draws the training views of some images as a contact sheet.
+//! `views`: draws the training views of some images as a contact sheet, or hands those of whole epochs to another program.
 
 use std::sync::Arc;
 
@@ -6,9 +6,11 @@ use data::loader::epoch_order;
 use data::sheet::{self, Row, SheetGrid};
 use data::{CropGroup, DecodeLimits, Image, Loader, LoaderConfig, Reader, Source};
 use random::{Key, Purpose};
+use serde_json::{Value, json};
 use ssl::setup::loader_config;
+use ssl::view_plan::{ViewPlan, ViewShape};
 
-use crate::args::ViewsArgs;
+use crate::args::{SplitArg, ViewsArgs};
 use crate::error::CliError;
 use crate::images;
 use crate::memory;
@@ -17,26 +19,55 @@ use crate::output_file::{self, Input, Kind};
 
 /// Draws and writes the picture.
 pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
+    let Some(out) = &args.out else { return raw(args) };
     // First, so that nothing is drawn that cannot be written.
-    if args.out.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("png")) {
-        return Err(CliError::NotPngName { path: args.out.clone() });
+    if out.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("png")) {
+        return Err(CliError::NotPngName { path: out.clone() });
     }
     let data = Input::data(&args.recipe.data);
     let recipe = args.recipe.recipe.as_deref().map(|path| Input::file("--recipe", path));
-    output_file::check_outside(&args.out, &data)?;
+    output_file::check_outside(out, &data)?;
     let inputs: Vec<Input> = recipe.into_iter().chain([data]).collect();
-    let out = output_file::check(&args.out, Kind::Png, args.force, &inputs)?;
+    let place = output_file::check(out, Kind::Png, args.force, &inputs)?;
     let (source, recipe) = args.recipe.open_for_views(args.split)?;
-    output_file::check_unlisted(&args.out, &args.recipe.data, &*source)?;
+    output_file::check_unlisted(out, &args.recipe.data, &*source)?;
     let config = loader_config(&recipe);
     let images = (args.images as usize).min(source.len());
     memory::check_bytes(need(&config, images), memory::SMALLER_VIEWS)?;
     let rows = rows(&source, &config, args.epoch.into(), images)?;
     images::say_news(&*source);
     let picture = sheet::draw(&rows, &config.views, !args.no_frames)?;
-    files::replace_with(&out, &sheet::to_png(&picture)?)
-        .map_err(|source| CliError::Picture { path: args.out.clone(), source })?;
-    output::result(&format!("{}\n{}", text::shown(&args.out), legend(&rows, &config, args)))
+    files::replace_with(&place, &sheet::to_png(&picture)?)
+        .map_err(|source| CliError::Picture { path: out.clone(), source })?;
+    output::result(&format!("{}\n{}", text::shown(out), legend(&rows, &config, args)))
+}
+
+/// Writes the views of whole epochs as bytes to standard output.
+fn raw(args: &ViewsArgs) -> Result<(), CliError> {
+    let asked = args.recipe.asked(None)?;
+    let (source, facts) = args.recipe.data(&asked, SplitArg::Train)?;
+    let recipe = args.recipe.resolve(asked, &facts, &[])?;
+    let config = loader_config(&recipe);
+    memory::check_bytes(config.memory(), memory::SMALLER_BATCHES)?;
+    let (epochs, batch) = (u64::from(args.raw.unwrap_or(1)), config.batch_size);
+    let shapes = ViewPlan::multi_crop(&config.views, config.channels).shapes(batch);
+    let group =
+        |v: &ViewShape| json!({ "count": v.count, "height": v.height, "width": v.width, "channels": v.channels });
+    let groups: Vec<Value> = shapes.iter().map(group).collect();
+    let batches = epochs * recipe.steps_per_epoch();
+    let header = json!({ "batch": batch, "batches": batches, "groups": groups });
+    let mut is_read = output::bytes(format!("{header}\n").as_bytes())?;
+    let mut loader = Loader::start(source, config, 0, 0, epochs)?;
+    while is_read && let Some(batch) = loader.next()? {
+        for bad in &batch.substituted {
+            output::note(&format!("skipped {}: {}", bad.name, bad.reason));
+        }
+        for group in &batch.groups {
+            is_read = is_read && output::bytes(&group.pixels)?;
+        }
+        loader.recycle(batch);
+    }
+    Ok(())
 }
 
 /// About how many bytes a picture takes: the views as the loader makes them, as rows, and in the picture, which may enlarge

@@ -262,7 +262,15 @@ fn stop_early(run: &Path) {
 #[test]
 fn values_that_are_not_finite_stop_the_run_with_all_good_steps_saved_and_the_batch_described() {
     let folder = tempfile::tempdir().unwrap();
-    let absurd = ["lr=10", "clip_grad=0", "warmup_epochs=0", "weight_decay=10", "weight_decay_end=10", "knn_every=0"];
+    let absurd = [
+        "lr=10",
+        "clip_grad=0",
+        "warmup_epochs=0",
+        "weight_decay=10",
+        "weight_decay_end=10",
+        "knn_every=0",
+        "head_batch_norm=false",
+    ];
     let settings: Vec<&str> = absurd.iter().flat_map(|&setting| ["--set", setting]).collect();
     let message = small(folder.path(), &[&settings[..], &["--epochs=200"]].concat()).failed();
     assert!(message.contains("is not finite, so training stopped"), "{message}");

@@ -183,8 +183,13 @@ pub struct ViewsArgs {
     #[command(flatten)]
     pub recipe: RecipeArgs,
     /// The picture to write, a .png file
-    #[arg(long, help_heading = PLAIN, value_name = "FILE")]
-    pub out: PathBuf,
+    #[arg(long, help_heading = PLAIN, value_name = "FILE", required_unless_present = "raw")]
+    pub out: Option<PathBuf>,
+    /// Instead of a picture, write the views of the first N epochs as bytes to standard output, batch by batch: for another
+    /// program that is to train on the very same views
+    #[arg(long, help_heading = PLAIN, value_name = "N", conflicts_with_all = ["out", "images", "split", "epoch", "force", "no_frames"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub raw: Option<u32>,
     /// Images to show
     #[arg(long, help_heading = PLAIN, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub images: u32,
@@ -207,6 +212,10 @@ pub const VIEWS_EXAMPLES: &str = "\
 Examples:
   dino-vmf views --data photos --out sheet.png
   dino-vmf views --data photos --recipe runs/photos/config.toml --epoch 5 --images 16 --out sheet.png
+
+  dino-vmf views --data photos --recipe runs/photos/config.toml --raw 50 | other-program
+      a line of JSON with batch, batches and groups (count, height, width and channels of each), then the bytes of each batch:
+      group by group, view by view, image by image, [height, width, channels]
 
 One row an image, in the order of training: the image, its two global views, its local views. They are those that
 `pretrain` with the same data, recipe and seed shows the network, pixel for pixel. The frame of a view has the colour of

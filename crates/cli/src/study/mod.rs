@@ -12,7 +12,7 @@ use ::study::{self as studies, Plan, RunOutcome, StudyFile, StudyRun, Summary, m
 use serde_json::{Value, json};
 use ssl::memory::MemoryNeed;
 use ssl::method;
-use ssl::recipe::{Facts, Recipe};
+use ssl::recipe::{Facts, Recipe, ResidualStream};
 use ssl::setup::learner_options;
 use tensor::Device;
 
@@ -142,21 +142,29 @@ fn memory(args: &StudyArgs, device: &Device, plan: &Plan, recipes: &[Recipe]) ->
     if !device.is_gpu() {
         return Ok(vec![0; plan.runs.len()]);
     }
+    let mut devices: Vec<(ResidualStream, Device)> = Vec::new();
     let mut of_cells: HashMap<usize, u64> = HashMap::new();
-    let of_run = |(run, recipe): (&StudyRun, &Recipe)| match of_cells.get(&run.cell) {
-        Some(&known) => Ok(known),
-        None => memory_of(args, recipe).inspect(|&bytes| _ = of_cells.insert(run.cell, bytes)),
-    };
-    plan.runs.iter().zip(recipes).map(of_run).collect()
+    for (run, recipe) in plan.runs.iter().zip(recipes) {
+        if of_cells.contains_key(&run.cell) {
+            continue;
+        }
+        let stream = recipe.residual_stream();
+        if !devices.iter().any(|(known, _)| *known == stream) {
+            devices.push((stream, args.device.choose_for_training(stream)?.device));
+        }
+        if let Some((_, device)) = devices.iter().find(|(known, _)| *known == stream) {
+            of_cells.insert(run.cell, memory_of(device, recipe)?);
+        }
+    }
+    Ok(plan.runs.iter().map(|run| of_cells[&run.cell]).collect())
 }
 
-fn memory_of(args: &StudyArgs, recipe: &Recipe) -> Result<u64, CliError> {
-    let device = args.device.choose_for_training(recipe.residual_stream())?.device;
+fn memory_of(device: &Device, recipe: &Recipe) -> Result<u64, CliError> {
     let (options, method) = (learner_options(recipe)?, method::of(recipe));
     let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
     let evaluated = Some(crate::pretrain::evaluated_at_once(recipe, Default::default()));
     let need = MemoryNeed { options: &options, method: &*method, batch, drop_path, evaluated };
-    Ok(ssl::memory::plan(&device, &need)?.map_or(0, |plan| plan.total as u64 + OF_A_PROCESS))
+    Ok(ssl::memory::plan(device, &need)?.map_or(0, |plan| plan.total as u64 + OF_A_PROCESS))
 }
 
 /// Whether several processes share a GPU side by side rather than by turns.
