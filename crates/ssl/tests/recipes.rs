@@ -16,6 +16,10 @@ fn recipes() -> PathBuf {
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
+        // Studies are no recipes.
+        if path.ends_with("studies") {
+            continue;
+        }
         if path.is_dir() {
             files(&path, found);
         } else {

@@ -187,6 +187,21 @@ mod tests {
     }
 
     #[test]
+    fn every_study_of_the_repository_is_one() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes/studies");
+        let mut found = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let (file, text) = StudyFile::read(&path).unwrap_or_else(|error| panic!("{error}"));
+            assert!(!Plan::of(&file, "").unwrap().runs.is_empty());
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            assert!(text.contains(&format!("#   dino-vmf study recipes/studies/{name}")), "{name} names its command");
+            found += 1;
+        }
+        assert!(found > 0);
+    }
+
+    #[test]
     fn names_that_would_be_the_same_are_told_apart() {
         let plan =
             plan("[data]\na = \"x\"\n[grid]\nglobal_size = [\"32x16\", \"32X16\"]\nlocal_size=[\"8x8\"]").unwrap();
