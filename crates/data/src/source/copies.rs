@@ -19,7 +19,7 @@ const SHARE: usize = 64;
 /// What was found of the images of one source in another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copies {
-    /// Images that are judged; not more than [`MOST_JUDGED`] of them are looked for.
+    /// Images that are judged; not more than 4,096 of them are looked for.
     pub judged: usize,
     /// Those among them that were found.
     pub found: usize,
