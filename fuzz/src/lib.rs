@@ -24,6 +24,14 @@ pub fn recipe(bytes: &[u8]) {
     }
 }
 
+/// The file of a study, and the runs that follow from it.
+pub fn study(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let file = study::StudyFile::parse(text, "study.toml", std::path::Path::new("nowhere"));
+        _ = file.and_then(|file| study::Plan::of(&file, "study.toml")).map_err(|error| error.to_string());
+    }
+}
+
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, IMAGE);
 

@@ -1,5 +1,5 @@
 //! What the fuzzer has found so far, once more: every input of fuzz/corpus for a parser of this crate, and changed ones. The
-//! corpora `weights` and `recipe` are replayed by the crates `files` and `ssl`, which have their parsers.
+//! corpora `weights`, `recipe` and `study` are replayed by the crates `files`, `ssl` and `study`, which have their parsers.
 //!
 //! A panic fails the test. That the changes are the same each time is the point: this is a guard, not a search; the
 //! search is `tools/fuzz`.
@@ -65,6 +65,11 @@ fn change(bytes: &mut Vec<u8>, other: &[u8], random: &mut Stream) {
 #[test]
 fn tar_archives() {
     replay("tar", fuzz::tar);
+}
+
+#[test]
+fn censuses() {
+    replay("census", fuzz::census);
 }
 
 #[test]
@@ -144,8 +149,8 @@ fn images_that_claim_to_be_of_another_format() {
 
 #[test]
 fn every_corpus_is_replayed_somewhere() {
-    let here = ["tar", "list", "idx", "cifar", "parquet", "cache", "pattern", "image", "synthetic", "gzip"];
-    let elsewhere = ["weights", "recipe"];
+    let here = ["tar", "list", "idx", "cifar", "parquet", "cache", "census", "pattern", "image", "synthetic", "gzip"];
+    let elsewhere = ["weights", "recipe", "study"];
     for entry in std::fs::read_dir(folder("")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let known = here.iter().chain(&elsewhere).copied().chain(DECODERS.map(|(target, _)| target));

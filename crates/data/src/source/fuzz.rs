@@ -1,7 +1,7 @@
 //! Parsers of untrusted bytes, for a fuzzer to call. Each has to come back, whatever the bytes are, without a panic and
 //! without taking much more memory than they have.
 
-use super::{SyntheticSettings, annotations, cache, cifar, gzip, idx, list, parquet, pattern, tar};
+use super::{Census, Split, SyntheticSettings, annotations, cache, cifar, gzip, idx, list, parquet, pattern, tar};
 use crate::Image;
 use crate::decode::{DecodeLimits, Decoder};
 use std::io;
@@ -42,6 +42,15 @@ pub fn parquet(bytes: &[u8]) {
 /// An index that was kept in the cache folder.
 pub fn cache(bytes: &[u8]) {
     cache::read_bytes(bytes);
+}
+
+/// What a run remembers of its images, held against some.
+pub fn census(bytes: &[u8]) {
+    if let (Some(census), Ok(source)) =
+        (Census::from_bytes(bytes), crate::open("synthetic:train=2,size=8", Split::Train, 0))
+    {
+        _ = census.changes(&*source).in_words();
+    }
 }
 
 /// A pattern that stands for several files.

@@ -1,0 +1,4 @@
+//! Files of studies.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(init: fuzz::prepare(fuzz::PARSER), |bytes: &[u8]| fuzz::study(bytes));
