@@ -277,9 +277,9 @@ fn variant(root: &Place<'_>, name: String, value: Value, folder: &Path) -> Resul
 
 /// The keys of a recipe file, which become those of the recipe: they stand above what is common, too. Its seed is the study's.
 fn recipe_file(place: &Place<'_>, path: &Path) -> Result<Table, StudyError> {
-    RawRecipe::from_file(path)?;
     let failed = |source| StudyError::Read { path: path.to_owned(), source };
     let text = files::read_text_bounded(path, MOST_BYTES).map_err(failed)?;
+    RawRecipe::from_toml(&text, &text::shown(path))?;
     let mut table: Table = text.parse().map_err(|error: toml::de::Error| place.wrong(&error.to_string()))?;
     table.retain(|key, value| key != "seed" && !value.is_table());
     Ok(table)

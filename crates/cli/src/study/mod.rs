@@ -57,7 +57,7 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
         room.at_once,
         text::shown(&out)
     ));
-    if chosen.device.is_gpu() && !has_mps() {
+    if chosen.device.is_gpu() && args.at_once.is_none() && !has_mps() {
         output::note(
             "note: one run at a time, since NVIDIA's MPS does not run: without it several take turns, gain little, and a few were \
              seen to end with other bits. `nvidia-cuda-mps-control -d` starts it, --at-once does without",
