@@ -97,7 +97,7 @@ pub fn finish(
             None
         }
     };
-    let movement = Movement::of(learner, recipe.seed());
+    let movement = Movement::of(learner, recipe.start(), recipe.seed());
     let movement = movement.inspect_err(|error| output::note(&format!("not compared with its start: {error}"))).ok();
     let (steps, log) = (trainer.step(), RunReader::open(folder.root())?.metrics()?);
     let loss = log.iter().rev().find_map(|record| record.get("loss")?.as_f64());

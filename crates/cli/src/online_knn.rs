@@ -98,7 +98,7 @@ pub fn teacher(learner: &Learner) -> Network<'_> {
 pub fn untrained(recipe: &Recipe, device: &Device) -> Result<(Vit, ParamSet), ConfigError> {
     let mut layout = Layout::default();
     let vit = Vit::new(&mut layout, BACKBONE, vit_config(recipe)?);
-    let weights = layout.initial(device, recipe.seed());
+    let weights = vit.initial(&layout, recipe.start(), device, recipe.seed());
     Ok((vit, weights))
 }
 

@@ -9,7 +9,7 @@
 //! numbers for a sixth of the work.
 
 use tensor::ops::{self, Attended, GeluSaved};
-use tensor::{ParamSet, Rows, Tensor};
+use tensor::{ParamId, ParamSet, Rows, Tensor};
 
 use crate::drop_path::BlockChoice;
 use crate::layers::{LayerNorm, Linear, NormSaved, ResidualBranch};
@@ -250,6 +250,11 @@ impl Block {
             heads,
             dim,
         }
+    }
+
+    /// The weights of its attention: of queries, keys and values, and of the output projection.
+    pub fn attention_weights(&self) -> (ParamId, ParamId) {
+        (self.qkv.weight, self.proj.weight)
     }
 
     /// All tokens, keeping nothing.

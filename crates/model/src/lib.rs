@@ -16,6 +16,7 @@ mod layers;
 mod layout;
 mod projector;
 mod prototypes;
+mod start;
 mod vit;
 pub mod weights;
 
@@ -27,4 +28,5 @@ pub use io::{Readout, Tokens, VitInput};
 pub use layout::{Init, Layout, ParamSpec};
 pub use projector::{Projected, Projector, ProjectorConfig};
 pub use prototypes::PrototypeLayer;
+pub use start::Start;
 pub use vit::{Vit, VitSaved};

@@ -96,6 +96,16 @@ impl Vit {
         &self.config
     }
 
+    /// The weights of each block's attention: of queries, keys and values, and of the output projection.
+    pub(crate) fn attentions(&self) -> impl Iterator<Item = (ParamId, ParamId)> {
+        self.blocks.iter().map(Block::attention_weights)
+    }
+
+    /// The position embeddings.
+    pub(crate) fn position(&self) -> ParamId {
+        self.position
+    }
+
     /// Class-token features [images, dim] of images, after the final norm, keeping nothing.
     pub fn features(&self, p: &ParamSet, device: &Device, images: &[Pixels<'_>]) -> Result<Tensor, ConfigError> {
         let mut read = self.read(p, device, images, &Readout::default())?;

@@ -1,6 +1,6 @@
 //! One student, one teacher, and the step that trains them. Knows no method.
 
-use model::{ConfigError, DropPath, Layout, Vit, VitConfig};
+use model::{ConfigError, DropPath, Layout, Start, Vit, VitConfig};
 use tensor::ops::Pixels;
 use tensor::{Device, ParamId, ParamSet, Tensor};
 use train::optimizer::{Optimizer, OptimizerOptions, StepValues};
@@ -40,6 +40,8 @@ pub struct LearnerOptions {
     pub vit: VitConfig,
     /// The optimiser.
     pub optimizer: OptimizerOptions,
+    /// How it begins.
+    pub start: Start,
     /// Seed of the initial weights.
     pub seed: u64,
     /// Parts in which the images of a step are taken one after another; their gradients are added up.
@@ -83,7 +85,9 @@ impl<M: Method + ?Sized> Learner<M> {
         options: &LearnerOptions,
         method: impl FnOnce(&mut Layout, &VitConfig, &Device) -> Result<Box<M>, E>,
     ) -> Result<Self, LearnError> {
-        Self::with_weights(device, options, method, |layout| layout.initial(device, options.seed))
+        Self::with_weights(device, options, method, |layout, vit| {
+            vit.initial(layout, options.start, device, options.seed)
+        })
     }
 
     /// The same with weights of zero: for a plan, which has no use for the seconds that drawing millions of weights takes.
@@ -92,21 +96,21 @@ impl<M: Method + ?Sized> Learner<M> {
         options: &LearnerOptions,
         method: impl FnOnce(&mut Layout, &VitConfig, &Device) -> Result<Box<M>, E>,
     ) -> Result<Self, LearnError> {
-        Self::with_weights(device, options, method, |layout| layout.zeros(device))
+        Self::with_weights(device, options, method, |layout, _| layout.zeros(device))
     }
 
     fn with_weights<E: Into<LearnError>>(
         device: &Device,
         options: &LearnerOptions,
         method: impl FnOnce(&mut Layout, &VitConfig, &Device) -> Result<Box<M>, E>,
-        weights: impl FnOnce(&Layout) -> ParamSet,
+        weights: impl FnOnce(&Layout, &Vit) -> ParamSet,
     ) -> Result<Self, LearnError> {
         let mut layout = Layout::default();
         let vit = Vit::new(&mut layout, BACKBONE, options.vit.clone().checked()?)
             .keep_inputs_only(options.checkpoint_activations);
         let method = method(&mut layout, &options.vit, device).map_err(Into::into)?;
         let views = method.views().clone();
-        let student = weights(&layout);
+        let student = weights(&layout, &vit);
         let teacher = student.duplicate();
         let gradient = student.zeros_like();
         let specs = layout.specs().iter().enumerate();

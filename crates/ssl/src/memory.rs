@@ -172,7 +172,17 @@ mod tests {
             frozen_epochs: 0,
         };
         let optimizer = OptimizerOptions { adam: AdamW::default(), clip: 3.0 };
-        (LearnerOptions { vit, optimizer, seed: 0, accumulate: 1, checkpoint_activations: false }, method)
+        (
+            LearnerOptions {
+                vit,
+                optimizer,
+                start: Default::default(),
+                seed: 0,
+                accumulate: 1,
+                checkpoint_activations: false,
+            },
+            method,
+        )
     }
 
     /// Few large images, where attention counts most.

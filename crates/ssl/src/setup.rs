@@ -34,6 +34,7 @@ pub fn learner_options(recipe: &Recipe) -> Result<LearnerOptions, ConfigError> {
             adam: AdamW { beta1: recipe.adam_beta1(), beta2: recipe.adam_beta2(), epsilon: recipe.adam_eps() },
             clip: recipe.clip_grad(),
         },
+        start: recipe.start(),
         seed: recipe.seed(),
         accumulate: recipe.accumulate(),
         checkpoint_activations: recipe.checkpoint_activations(),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use data::views::MultiCrop;
 use data::{IMAGENET_MEAN, IMAGENET_STD};
-use model::{Arch, ConfigError, DropPath, HeadConfig, VitConfig};
+use model::{Arch, ConfigError, DropPath, HeadConfig, Start, VitConfig};
 use random::{Key, Purpose};
 use serde_json::{Map, Value, json};
 use ssl::cost::{self, Views};
@@ -230,6 +230,7 @@ fn setup(bench: &StepBench) -> Result<(LearnerOptions, DinoOptions), ConfigError
     let options = LearnerOptions {
         vit,
         optimizer: OptimizerOptions { adam: AdamW::default(), clip: 3.0 },
+        start: Start::Random,
         seed: 0,
         accumulate: bench.accumulate,
         checkpoint_activations: bench.checkpoint_activations,

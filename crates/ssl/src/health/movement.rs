@@ -1,7 +1,7 @@
 //! How far the backbone has come from where it began: a training whose network stays where it was has taught nothing,
 //! whatever its loss says.
 
-use model::{Layout, Vit};
+use model::{Layout, Start, Vit};
 use tensor::{Device, DeviceError, ParamId, ParamSet};
 
 use crate::learner::{BACKBONE, Learner};
@@ -17,13 +17,13 @@ pub struct Movement {
 }
 
 impl Movement {
-    /// That of a learner whose weights began with this seed.
-    pub fn of<M: Method + ?Sized>(learner: &Learner<M>, seed: u64) -> Result<Self, DeviceError> {
+    /// That of a learner whose weights began so, with this seed.
+    pub fn of<M: Method + ?Sized>(learner: &Learner<M>, start: Start, seed: u64) -> Result<Self, DeviceError> {
         // On the host: a GPU's memory is planned for the steps, and may have no room for a third network.
         let host = Device::cpu(Default::default())?;
         let mut layout = Layout::default();
-        Vit::new(&mut layout, BACKBONE, learner.vit().config().clone());
-        let initial = layout.initial(&host, seed);
+        let vit = Vit::new(&mut layout, BACKBONE, learner.vit().config().clone());
+        let initial = vit.initial(&layout, start, &host, seed);
         let distance = |weights: &ParamSet| {
             let (mut moved, mut length) = (0.0, 0.0);
             for (i, spec) in layout.specs().iter().enumerate() {
@@ -55,14 +55,14 @@ mod tests {
         let facts = Facts { images: 64, height: 16, width: 16, labelled: false, fingerprint: 1 };
         let text = "arch = \"vit_nano\"\npatch_size = 8\nhead_hidden = 16\nhead_bottleneck = 16\nout_dim = 8\nseed = 5";
         let recipe = RawRecipe::from_toml(text, "test").unwrap().resolve(&facts).unwrap();
-        let device = Device::cpu(Default::default()).unwrap();
+        let (start, device) = (recipe.start(), Device::cpu(Default::default()).unwrap());
         let (options, method): (LearnerOptions, _) = (learner_options(&recipe).unwrap(), method::of(&recipe));
         let mut learner = Learner::new(&device, &options, |l, v, d| method.build(l, v, d)).unwrap();
-        assert_eq!(Movement::of(&learner, 5).unwrap(), Movement { student: 0.0, teacher: 0.0 });
+        assert_eq!(Movement::of(&learner, start, 5).unwrap(), Movement { student: 0.0, teacher: 0.0 });
         let id = learner.layout().find("backbone.cls_token").unwrap();
         learner.student[id].copy_from_f32(&[1.0; 64]);
-        let moved = Movement::of(&learner, 5).unwrap();
+        let moved = Movement::of(&learner, start, 5).unwrap();
         assert!(moved.student > 0.01 && moved.teacher == 0.0, "{moved:?}");
-        assert!(Movement::of(&learner, 6).unwrap().teacher > 0.5, "another seed begins elsewhere");
+        assert!(Movement::of(&learner, start, 6).unwrap().teacher > 0.5, "another seed begins elsewhere");
     }
 }

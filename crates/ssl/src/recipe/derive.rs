@@ -5,7 +5,7 @@
 //! its reason, anchored where the published values are: at ImageNet's size and batch 1024 the rules give those back.
 
 use data::{Decoding, Orientation};
-use model::Arch;
+use model::{Arch, Start};
 
 use super::check::{Facts, check_scope};
 use super::early::{RESIDUAL, RGB};
@@ -97,6 +97,11 @@ impl RawRecipe {
             arch,
             patch_size,
             drop_path: self.drop_path.or_default(0.1),
+            start: self.start.or_usual(
+                Start::Random,
+                (images < FEW_IMAGES)
+                    .then(|| (Start::Mimetic, format!("{images} images: learns sooner and collapses less"))),
+            ),
             channels: self.channels.or_default(RGB),
             decoding: self.decoding.or_default(Decoding::Exact),
             orientation: self.orientation.or_default(Orientation::Upright),
@@ -293,9 +298,10 @@ mod tests {
         let photos = Facts { images: 8000, height: 160, width: 160, labelled: true, fingerprint: 7 };
         let r = resolve("", photos).unwrap();
         assert_eq!((r.head_batch_norm(), r.teacher_temp(), r.local_size()), (true, 0.04, Size::square(96)));
+        assert_eq!(r.start(), Start::Mimetic);
         assert_eq!((r.local_scale().low, r.local_scale().high, r.global_scale().low), (0.05, 0.4, 0.25));
         let r = resolve("", IMAGENET).unwrap();
-        assert_eq!((r.head_batch_norm(), r.local_scale().high), (false, 0.25));
+        assert_eq!((r.head_batch_norm(), r.local_scale().high, r.start()), (false, 0.25, Start::Random));
     }
 
     #[test]

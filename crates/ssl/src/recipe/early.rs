@@ -1,6 +1,7 @@
 //! What is needed of a recipe before it is complete: to open the device, and to look at the data that it is derived from.
 
 use data::Orientation;
+use model::Start;
 
 use super::fields::{Given, RawRecipe};
 use super::values::{MethodName, Prototypes, ResidualStream};
@@ -21,10 +22,10 @@ impl RawRecipe {
         self.orientation.as_ref().map_or(Orientation::Upright, |given| given.value)
     }
 
-    /// Takes images as they are stored, unless something else is said: what a configuration from before there was a choice
-    /// means.
-    pub(super) fn keep_as_stored(&mut self, place: &str) {
+    /// Fills in what a configuration from before there was a choice means: images as they are stored, weights at random.
+    pub(super) fn fill_as_before(&mut self, place: &str) {
         self.orientation.get_or_insert_with(|| Given { value: Orientation::AsStored, place: place.to_owned() });
+        self.start.get_or_insert_with(|| Given { value: Start::Random, place: place.to_owned() });
     }
 
     /// The method that will train.

@@ -1,7 +1,7 @@
 //! The keys of a recipe, declared once: name, type, allowed values, and whether a resumed run may change them.
 
 use data::{Decoding, Orientation};
-use model::Arch;
+use model::{Arch, Start};
 use toml::Value;
 
 use super::check::Facts;
@@ -204,6 +204,8 @@ recipe! {
     patch_size: usize, Rule::Whole(1, 1024), Fixed, EVERY;
     /// Largest drop-path rate of the student; block i has its share i / (depth - 1).
     drop_path: f64, below(0.0, 1.0), Fixed, EVERY;
+    /// How the backbone begins: every weight at random, or attention and positions as those of trained networks look.
+    start: Start, Rule::Choice(&Start::NAMES), Fixed, EVERY;
 
     /// Channels that images are brought to: 3 for colour, 1 for grey, any other number as the files have it.
     channels: usize, Rule::Whole(1, data::transform::MAX_CHANNELS as u64), Fixed, EVERY;

@@ -47,7 +47,7 @@ impl RawRecipe {
         }
         // A saved configuration has every key of its time.
         if table.get(FACTS).is_some_and(Value::is_table) {
-            raw.keep_as_stored(&format!("{place}, which is older than this key"));
+            raw.fill_as_before(&format!("{place}, which is older than this key"));
         }
         Ok(raw)
     }
@@ -156,6 +156,16 @@ mod tests {
             "my.toml: a recipe has no sections: leave `[model]` out and keep its keys"
         );
         assert!(RawRecipe::from_toml("seed = 1\n[data]\nimages = 3\n", "my.toml").is_ok(), "a saved configuration");
+    }
+
+    #[test]
+    fn a_saved_configuration_from_before_a_choice_means_what_there_was() {
+        let old = RawRecipe::from_toml("seed = 1\n[data]\nimages = 3\n", "config.toml").unwrap();
+        assert_eq!(old.orientation.unwrap().value, data::Orientation::AsStored);
+        assert_eq!(old.start.unwrap().value, model::Start::Random);
+        let new = RawRecipe::from_toml("start = \"mimetic\"\n[data]\nimages = 3\n", "config.toml").unwrap();
+        assert_eq!(new.start.unwrap().value, model::Start::Mimetic);
+        assert!(RawRecipe::from_toml("seed = 1", "my.toml").unwrap().start.is_none(), "a recipe leaves it open");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use data::{Decoding, Orientation};
-use model::Arch;
+use model::{Arch, Start};
 use toml::Value;
 
 use super::rule::{MAX_SIDE, Rule};
@@ -114,6 +114,15 @@ impl Setting for Arch {
     }
     fn show(&self) -> String {
         format!("\"{self}\"")
+    }
+}
+
+impl Setting for Start {
+    fn read(value: &Value, _: &Rule) -> Option<Self> {
+        Start::of_name(value.as_str()?)
+    }
+    fn show(&self) -> String {
+        format!("\"{}\"", self.name())
     }
 }
 
