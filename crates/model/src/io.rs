@@ -1,6 +1,7 @@
 //! What goes into a network, and what is read out of it.
 
 use tensor::ops::Pixels;
+use tensor::{ParamId, Rows};
 
 use crate::drop_path::DropPath;
 
@@ -11,12 +12,23 @@ pub struct VitInput<'a> {
     pub images: &'a [Pixels<'a>],
     /// Which residual branches each image takes; all of them where nothing is said.
     pub drop_path: Option<&'a DropPath>,
+    /// Patches that it does not see; all are seen where nothing is said.
+    pub masked: Option<Masked<'a>>,
+}
+
+/// Patches whose embedding is replaced by a mask token. They keep their positions.
+#[derive(Clone, Copy, Debug)]
+pub struct Masked<'a> {
+    /// Which, among the patches of all images in their order.
+    pub patches: &'a Rows,
+    /// What stands for them: a parameter of a token's width.
+    pub token: ParamId,
 }
 
 impl<'a> VitInput<'a> {
     /// Images alone.
     pub fn images(images: &'a [Pixels<'a>]) -> Self {
-        Self { images, drop_path: None }
+        Self { images, drop_path: None, masked: None }
     }
 }
 

@@ -114,6 +114,23 @@ impl Projector {
         Projected { y, norms, features, hidden }
     }
 
+    /// The same, keeping nothing.
+    pub fn infer(&self, p: &ParamSet, features: &Tensor) -> Tensor {
+        let mut x = None;
+        for layer in &self.hidden {
+            let (affine, input) = (layer.linear.affine(p), x.as_ref().unwrap_or(features));
+            x = Some(match layer.batch_norm {
+                None => ops::linear_gelu_only(input, &affine),
+                Some((weight, bias)) => {
+                    let linear = ops::linear(input, &affine);
+                    ops::gelu(&ops::batch_norm(&linear, &p[weight], &p[bias], BATCH_NORM_EPSILON).0)
+                }
+            });
+        }
+        let bottleneck = ops::linear(x.as_ref().unwrap_or(features), &self.last.affine(p));
+        ops::l2_normalize(&bottleneck, NORMALIZE_EPSILON).0
+    }
+
     /// From the gradient of the unit vectors to that of the features; adds those of the parameters.
     pub fn backward(&self, p: &ParamSet, projected: Projected, dy: &Tensor, grads: &mut ParamSet) -> Tensor {
         let Projected { y, norms, features, hidden } = projected;

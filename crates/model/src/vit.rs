@@ -5,7 +5,7 @@ use tensor::{Device, ParamId, ParamSet, Rows, Tensor};
 
 use crate::block::{Block, BlockOfStep, BlockSaved, Branches, ClassBlockSaved, Entry, LastOfStep, NextNorm};
 use crate::config::{ConfigError, VitConfig};
-use crate::io::{Readout, Tokens, VitInput};
+use crate::io::{Masked, Readout, Tokens, VitInput};
 use crate::layers::{LayerNorm, Linear, NormSaved, ResidualBranch};
 use crate::layout::{Init, Layout};
 
@@ -47,6 +47,8 @@ enum BlockKept {
 pub struct VitSaved {
     tokens: TokenLayout,
     patches: Tensor,
+    /// Masked patches and their token.
+    masked: Option<(Rows, ParamId)>,
     blocks: Vec<BlockKept>,
     end: EndSaved,
 }
@@ -126,7 +128,7 @@ impl Vit {
             return Err(ConfigError::Layers { asked: readout.layers, depth });
         }
         let (tokens, patches) = self.cut(device, images)?;
-        let (mut x, rows) = self.embed(p, &tokens, &patches);
+        let (mut x, rows) = self.embed(p, &tokens, &patches, None);
         drop(patches);
         let class_rows = Rows::one_each(rows.segments());
         let (last, first) = self.split_last()?;
@@ -169,7 +171,7 @@ impl Vit {
         read: Tokens,
     ) -> Result<(Tensor, VitSaved), ConfigError> {
         let (tokens, patches) = self.cut(device, input.images)?;
-        let (x, rows) = self.embed(p, &tokens, &patches);
+        let (x, rows) = self.embed(p, &tokens, &patches, input.masked);
         let choice = |i| input.drop_path.map(|d| d.block(i));
         let of_step = |(i, block)| BlockOfStep::new(block, choice(i), &rows);
         let mut kept = Vec::with_capacity(self.blocks.len());
@@ -202,12 +204,13 @@ impl Vit {
                 (normed, EndSaved::All { x, rows, statistics })
             }
         };
-        Ok((features, VitSaved { tokens, patches, blocks: kept, end }))
+        let masked = input.masked.map(|masked| (masked.patches.clone(), masked.token));
+        Ok((features, VitSaved { tokens, patches, masked, blocks: kept, end }))
     }
 
     /// Adds the gradients of all parameters, from that of the tokens that were read. Nothing flows to the pixels.
     pub fn backward(&self, p: &ParamSet, saved: VitSaved, d_features: &Tensor, grads: &mut ParamSet) {
-        let VitSaved { tokens, patches, blocks, end } = saved;
+        let VitSaved { tokens, patches, masked, blocks, end } = saved;
         let mut dx = match (end, self.blocks.last()) {
             (EndSaved::Class { last, class, rows, statistics }, Some(block)) => {
                 let mut d_class = class.zeros_like();
@@ -229,7 +232,10 @@ impl Vit {
             dx = block.backward(p, saved, dx, grads);
         }
         let (d_token, d_position) = grads.pair_mut(self.class_token, self.position);
-        let d_patches = ops::assemble_tokens_backward(&tokens, &dx, d_token, d_position);
+        let mut d_patches = ops::assemble_tokens_backward(&tokens, &dx, d_token, d_position);
+        if let Some((rows, token)) = masked {
+            ops::replace_rows_backward(&mut d_patches, &rows, &mut grads[token]);
+        }
         self.patch.backward_weight(&patches, &d_patches, grads);
     }
 
@@ -254,8 +260,17 @@ impl Vit {
         Ok((TokenLayout::new(groups), ops::patchify(device, images, patch)))
     }
 
-    fn embed(&self, p: &ParamSet, tokens: &TokenLayout, patches: &Tensor) -> (Tensor, Rows) {
-        let embedded = ops::linear(patches, &self.patch.affine(p));
+    fn embed(
+        &self,
+        p: &ParamSet,
+        tokens: &TokenLayout,
+        patches: &Tensor,
+        masked: Option<Masked<'_>>,
+    ) -> (Tensor, Rows) {
+        let mut embedded = ops::linear(patches, &self.patch.affine(p));
+        if let Some(Masked { patches, token }) = masked {
+            ops::replace_rows(&mut embedded, patches, &p[token]);
+        }
         let x = ops::assemble_tokens(tokens, &embedded, &p[self.class_token], &p[self.position]);
         (x, tokens.rows())
     }

@@ -6,8 +6,8 @@
 mod common;
 
 use common::{Crops, Network, mixed_drop_path, normal, random_weights, tiny_head};
-use model::{DropPath, Tokens, VitInput};
-use tensor::{ParamId, ParamSet};
+use model::{DropPath, Masked, Tokens, VitInput};
+use tensor::{ParamId, ParamSet, Rows};
 
 /// Allowed difference, relative to the largest element of a parameter's gradient.
 const TOLERANCE: f64 = 1e-8;
@@ -19,13 +19,15 @@ struct Case {
     projection: Vec<f64>,
     /// Which tokens go through the head.
     read: Tokens,
+    /// Which patches are masked by the class token, which is as good a parameter as a mask token.
+    masked: Option<Rows>,
 }
 
 impl Case {
     fn new(layers: usize, batch_norm: bool, drop_path: Option<DropPath>) -> Self {
         let network = Network::new(tiny_head(layers, batch_norm));
         let projection = normal(77, Crops::COUNT * network.head.prototypes.count());
-        Self { network, crops: Crops::new(5), drop_path, projection, read: Tokens::Class }
+        Self { network, crops: Crops::new(5), drop_path, projection, read: Tokens::Class, masked: None }
     }
 
     /// The same with all tokens read.
@@ -34,9 +36,20 @@ impl Case {
         Self { projection, read: Tokens::All, ..self }
     }
 
+    /// The same with some patches masked.
+    fn masking(self, patches: Vec<usize>) -> Self {
+        Self { masked: Some(Rows::single(Crops::TOKENS - Crops::COUNT, patches)), ..self }
+    }
+
+    fn masked(&self) -> Option<Masked<'_>> {
+        let token = self.network.layout.find("backbone.cls_token").unwrap();
+        self.masked.as_ref().map(|patches| Masked { patches, token })
+    }
+
     fn loss(&self, p: &ParamSet) -> f64 {
         let Network { vit, head, device, .. } = &self.network;
-        let input = VitInput { images: &self.crops.pixels(), drop_path: self.drop_path.as_ref() };
+        let images = self.crops.pixels();
+        let input = VitInput { drop_path: self.drop_path.as_ref(), masked: self.masked(), ..VitInput::images(&images) };
         let (features, _) = vit.forward(p, device, &input, self.read).unwrap();
         let (_, logits) = head.forward(p, features);
         logits.raw.to_f64().iter().zip(&self.projection).map(|(a, b)| a * b).sum()
@@ -45,7 +58,8 @@ impl Case {
     /// Adds the gradient of the loss to `grads`.
     fn backward(&self, p: &ParamSet, grads: &mut ParamSet) {
         let Network { vit, head, device, .. } = &self.network;
-        let input = VitInput { images: &self.crops.pixels(), drop_path: self.drop_path.as_ref() };
+        let images = self.crops.pixels();
+        let input = VitInput { drop_path: self.drop_path.as_ref(), masked: self.masked(), ..VitInput::images(&images) };
         let (features, saved) = vit.forward(p, device, &input, self.read).unwrap();
         let (projected, mut logits) = head.forward(p, features);
         logits.raw.copy_from_f64(&self.projection);
@@ -99,6 +113,14 @@ fn all_parameters_with_drop_path_and_two_crop_sizes() {
 #[test]
 fn all_parameters_where_all_tokens_are_read() {
     Case::new(3, false, Some(mixed_drop_path(0.7).0)).of_all_tokens().check("");
+}
+
+#[test]
+fn all_parameters_where_patches_are_masked() {
+    Case::new(3, false, Some(mixed_drop_path(0.7).0))
+        .of_all_tokens()
+        .masking(vec![0, 3, 4, 11, 13, 23])
+        .check("backbone.");
 }
 
 #[test]

@@ -311,7 +311,8 @@ fn skipped_branches_are_left_out_and_the_others_scaled() {
         (0..TINY.depth).map(|i| (factor(i, taken[i][image].0), factor(i, taken[i][image].1))).collect()
     };
     let want = plain_features(&plain, &crops.pixels(), factors);
-    let input = VitInput { images: &crops.pixels(), drop_path: Some(&drop_path) };
+    let images = crops.pixels();
+    let input = VitInput { drop_path: Some(&drop_path), ..VitInput::images(&images) };
     let (features, _) = network.vit.forward(&weights, &network.device, &input, Tokens::Class).unwrap();
     assert_close(&features.to_f64(), &want);
 }
@@ -331,7 +332,8 @@ fn a_batch_in_which_every_image_skips_a_block_passes_through_it_forward_and_back
         (0..TINY.depth).map(|i| (factor(i, taken[i][image].0), factor(i, taken[i][image].1))).collect()
     };
     let want = plain_features(&plain, &crops.pixels(), factors);
-    let input = VitInput { images: &crops.pixels(), drop_path: Some(&drop_path) };
+    let images = crops.pixels();
+    let input = VitInput { drop_path: Some(&drop_path), ..VitInput::images(&images) };
     let (features, saved) = network.vit.forward(&weights, &network.device, &input, Tokens::Class).unwrap();
     assert_close(&features.to_f64(), &want);
 

@@ -34,6 +34,8 @@ pub enum Purpose {
     Bench = 6,
     /// Which samples form a subset (a held-out split, the images of an online evaluation).
     Subset = 7,
+    /// Which patches of a view are masked.
+    Mask = 8,
 }
 
 /// Names one stream of random numbers.

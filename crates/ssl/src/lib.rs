@@ -1,9 +1,10 @@
 //! Self-supervised training of vision transformers.
 //!
 //! - [`recipe`]: what to train, with everything that was not said derived from the data.
+//! - [`mask`]: which patches the student does not see.
 //! - [`method`]: the methods, one file each, behind one trait.
 //! - [`view_plan`]: which views a step has and which network sees which.
-//! - [`target`]: the teacher's side of a loss.
+//! - [`target`], [`loss`]: the teacher's side of a loss, and the loss.
 //! - [`learner`]: student, teacher and the step that trains them.
 //! - [`schedule`], [`health`], [`memory`]: what changes with time, whether the run learns, what it needs.
 //! - [`cost`], [`trial`]: what a step costs, by count and by the clock.
@@ -12,6 +13,8 @@
 pub mod cost;
 pub mod health;
 pub mod learner;
+pub mod loss;
+pub mod mask;
 pub mod memory;
 pub mod method;
 pub mod pretraining;

@@ -1,6 +1,6 @@
 //! How much memory a run needs: on a GPU known and taken before its first step, on a CPU estimated.
 
-use model::{DropPath, Layout, Vit};
+use model::{DropPath, Layout, Tokens, Vit};
 use tensor::ops::{PixelData, Pixels};
 use tensor::{Device, UploadedPixels};
 use train::Position;
@@ -123,8 +123,11 @@ pub fn estimate_on_cpu(device: &Device, need: &MemoryNeed<'_>) -> Result<usize, 
     let views = plan.shapes(batch);
     let patches = |v: &ViewShape| (v.height / vit.patch) * (v.width / vit.patch);
     let tokens = views.iter().map(|v| v.count * (patches(v) + 1)).sum::<usize>().div_ceil(parts);
-    // The last block keeps little: it serves the class tokens alone.
-    let blocks = vit.depth.saturating_sub(1);
+    let blocks = match method.reads() {
+        // The last block keeps little: it serves the class tokens alone.
+        Tokens::Class => vit.depth.saturating_sub(1),
+        Tokens::All => vit.depth,
+    };
     let of_blocks = if options.checkpoint_activations { blocks + KEPT_OF_BLOCK } else { blocks * KEPT_OF_BLOCK };
     let of_token = (of_blocks + KEPT_BESIDE) * vit.dim + vit.channels * vit.patch * vit.patch;
     let rows = |viewer| plan.seen_by(viewer).len() * batch.div_ceil(parts);

@@ -6,7 +6,7 @@ mod common;
 use common::{assert_all_digits, assert_digits, f64_device, norm};
 use data::views::MultiCrop;
 use random::{Key, Purpose};
-use ssl::method::dino::{DinoLoss, LossReport, Share};
+use ssl::loss::{LossReport, Terms, TokenLoss};
 use ssl::recipe::{Centering, Prototypes};
 use ssl::target::{Side, TargetOptions};
 use ssl::view_plan::{Pairs, ViewPlan};
@@ -122,12 +122,13 @@ impl Problem {
         let (y, norms, student) = side(&self.student);
         let (_, _, teacher) = side(&self.teacher);
 
-        let mut loss = DinoLoss::new(device, count, self.p, options, STUDENT_TEMPERATURE).unwrap();
+        let mut loss = TokenLoss::new(device, count, self.p, options, STUDENT_TEMPERATURE).unwrap();
         loss.target_mut().center_mut().copy_from_f64(&self.center);
         let (mut dg, mut dv) = (device.zeros(&[count, 1]), device.zeros(v.shape()));
-        let share = Share { images: self.pairing.batch, step_images: self.pairing.batch, pairs: &self.pairing.pairs() };
-        let (d_logits, report) =
-            loss.forward_backward(student, &teacher, self.teacher_temperature, share, &mut dg).unwrap();
+        let images = self.pairing.batch;
+        let terms = Terms::of_pairs(&self.pairing.pairs(), images, images);
+        let teacher = loss.teacher(teacher, self.teacher_temperature);
+        let (d_logits, report) = loss.between_views(student, &teacher, images, &terms, &mut dg).unwrap();
         loss.target_mut().end_step(&mut Alone).unwrap();
         let dy = ops::prototype_logits_backward(&y, &g, &v, d_logits, &mut dg, &mut dv);
         let dz = ops::l2_normalize_backward(&y, &norms, EPSILON, &dy);

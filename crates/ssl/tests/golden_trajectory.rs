@@ -7,22 +7,18 @@
 mod common;
 mod gpu_device;
 
+use common::toy::{BATCH, Batch, HEAD, STEPS, STEPS_PER_EPOCH, VIT, images, values, view, weight};
 use common::{assert_all_digits, assert_digits, dino, dino_options, f64_device, learner_options, norm};
 use gpu_device::gpu;
-use model::{HeadConfig, VitConfig};
 use ssl::learner::{Learner, StepInput};
 use ssl::method::dino::{Dino, DinoOptions};
 use ssl::recipe::{Centering, Prototypes};
-use tensor::ops::{PixelData, Pixels};
+use tensor::ops::Pixels;
 use tensor::{CpuOptions, CudaPrecision, Device, ParamSet, Precision};
 use train::Position;
-use train::curve::{Curve, cosine};
+use train::curve::Curve;
 use train::optimizer::StepValues;
 use train::step::StepReport;
-
-const BATCH: usize = 2;
-const STEPS_PER_EPOCH: u64 = 2;
-const STEPS: u64 = 3 * STEPS_PER_EPOCH;
 
 /// The learner of one mode in double precision, with the closed-form weights in student and teacher.
 fn learner(prototypes: Prototypes, centering: Centering) -> Learner<Dino> {
@@ -30,13 +26,11 @@ fn learner(prototypes: Prototypes, centering: Centering) -> Learner<Dino> {
 }
 
 fn learner_on(device: &Device, prototypes: Prototypes, centering: Centering) -> Learner<Dino> {
-    let vit = VitConfig { dim: 32, depth: 2, heads: 2, mlp_dim: 128, patch: 8, image: (32, 32), channels: 3 };
-    let head = HeadConfig { inputs: 32, hidden: 48, bottleneck: 16, prototypes: 24, layers: 3, batch_norm: false };
     let options = DinoOptions {
         teacher_temperature: Curve::Ramp { from: 0.04, to: 0.07, points: 2 },
-        ..dino_options((prototypes, centering), head, (32, 16, 2))
+        ..dino_options((prototypes, centering), HEAD, (32, 16, 2))
     };
-    let mut learner = dino(device, &learner_options(vit, 0.05, 0), &options);
+    let mut learner = dino(device, &learner_options(VIT, 0.05, 0), &options);
     assert_eq!(layout_names(&learner), reference_names(), "the order that numbers the closed-form weights");
     let names = layout_names(&learner);
     for (q, name) in names.iter().enumerate() {
@@ -65,57 +59,6 @@ fn reference_names() -> Vec<String> {
     let head = [0, 2, 4].iter().flat_map(|i| pair(&format!("head.mlp.{i}")));
     let last = ["head.last_layer.weight_g", "head.last_layer.weight_v"].map(String::from);
     names.into_iter().map(|name| format!("backbone.{name}")).chain(head).chain(last).collect()
-}
-
-/// Value `i` of parameter `q`.
-fn weight(name: &str, q: usize, i: usize) -> f64 {
-    let a = (0.9 * q as f64 + 0.37 * i as f64).sin();
-    if name.ends_with("weight_g") {
-        1.0
-    } else if name.ends_with("bias") {
-        0.02 * a
-    } else if name.contains("norm") {
-        1.0 + 0.05 * a
-    } else {
-        0.2 * a
-    }
-}
-
-/// The images of one view, channel by channel.
-fn view(it: u64, view: usize) -> Vec<f64> {
-    let side = if view < 2 { 32 } else { 16 };
-    let (it, v) = (it as f64, view as f64);
-    let value = |i: f64| (0.3 * it + 0.7 * v + 0.11 * i).sin() + 0.5 * (0.05 * i * (v + 1.0)).cos();
-    (0..BATCH * 3 * side * side).map(|i| value(i as f64)).collect()
-}
-
-/// Two global and two local views, view by view.
-struct Batch {
-    globals: Vec<f64>,
-    locals: Vec<f64>,
-}
-
-impl Batch {
-    fn new(it: u64) -> Self {
-        Self { globals: [view(it, 0), view(it, 1)].concat(), locals: [view(it, 2), view(it, 3)].concat() }
-    }
-
-    fn pixels(&self) -> [Pixels<'_>; 2] {
-        [images(2 * BATCH, 32, &self.globals), images(2 * BATCH, 16, &self.locals)]
-    }
-}
-
-fn images(count: usize, side: usize, values: &[f64]) -> Pixels<'_> {
-    Pixels { count, height: side, width: side, channels: 3, data: PixelData::Values(values) }
-}
-
-fn values(it: u64) -> StepValues {
-    StepValues {
-        lr: cosine(0.01, 1e-4, STEPS, STEPS_PER_EPOCH).at(it),
-        weight_decay: cosine(0.04, 0.4, STEPS, 0).at(it),
-        momentum: cosine(0.9, 1.0, STEPS, 0).at(it),
-        frozen: it / STEPS_PER_EPOCH < 1,
-    }
 }
 
 /// One step on the data of iteration `it`.

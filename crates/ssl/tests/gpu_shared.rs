@@ -144,7 +144,7 @@ fn loss(d: &Device) -> Vec<(String, u64)> {
         let mut logits = ops::prototype_logits(&y, &g, &v);
         let raw = sums(&logits.raw);
         let targets = ops::softmax(&logits.raw, 25.0, &shift);
-        let losses = ops::cross_entropy(&mut logits.raw, 10.0, &shift, &targets, &pairs, 1.0 / 640.0);
+        let losses = ops::cross_entropy(&mut logits.raw, 10.0, &shift, &targets, &pairs, &[1.0 / 640.0; 320]);
         let (mut dg, mut dv) = (d.zeros_exact(&[K, 1]), d.zeros_exact(&[K, 256]));
         let dy = ops::prototype_logits_backward(&y, &g, &v, logits, &mut dg, &mut dv);
         let losses = digest(losses.into_iter().map(|x| x as f32));

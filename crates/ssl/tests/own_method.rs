@@ -80,7 +80,7 @@ impl Method for Distance {
         let Networks { device, vit, student, teacher } = *networks;
         let targets = vit.features(teacher, device, &part.views.seen_by(Viewer::Teacher))?;
         let images = part.views.seen_by(Viewer::Student);
-        let input = VitInput { images: &images, drop_path: part.drop_path };
+        let input = VitInput { drop_path: part.drop_path, ..VitInput::images(&images) };
         let (features, saved) = vit.forward(student, device, &input, Tokens::Class)?;
         let (rows, dim) = (features.rows(), features.columns());
         let weight = 1.0 / (part.step_images * rows / part.views.images() * dim) as f64;

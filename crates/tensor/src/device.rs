@@ -249,6 +249,12 @@ impl Device {
         Some(counted)
     }
 
+    /// Whether this is the device of [`Device::count_memory`] or [`Device::plan`]: work whose size is drawn at random is
+    /// then to be as large as it can be.
+    pub fn is_planner(&self) -> bool {
+        self.as_cuda().is_some_and(Cuda::is_planner)
+    }
+
     /// Bytes of a GPU's memory that nobody has taken; none for a CPU, or where the driver does not say.
     pub fn free_memory(&self) -> Option<u64> {
         self.as_cuda()?.free_memory()

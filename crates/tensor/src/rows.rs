@@ -38,6 +38,26 @@ impl Rows {
         Self::all(std::iter::repeat_n(1, segments))
     }
 
+    /// Neighbouring rows of a matrix with `source_rows`, as one segment.
+    ///
+    /// # Panics
+    /// When they are beyond the matrix.
+    pub fn range(source_rows: usize, rows: std::ops::Range<usize>) -> Self {
+        assert!(rows.end <= source_rows, "rows of a matrix of {source_rows}");
+        Self::of(source_rows, vec![rows.start], vec![0, rows.len()])
+    }
+
+    /// Single rows of a matrix with `source_rows`, in ascending order, each a segment of its own.
+    ///
+    /// # Panics
+    /// When they are not ascending, or beyond the matrix.
+    pub fn single(source_rows: usize, rows: Vec<usize>) -> Self {
+        assert!(rows.is_sorted_by(|a, b| a < b), "rows in ascending order");
+        assert!(rows.last().is_none_or(|&last| last < source_rows), "rows of a matrix of {source_rows}");
+        let offsets = (0..=rows.len()).collect();
+        Self::of(source_rows, rows, offsets)
+    }
+
     /// The segments whose flag is set.
     ///
     /// # Panics
@@ -51,6 +71,12 @@ impl Rows {
     /// The first row of every segment: the class tokens.
     pub fn first_of_each(&self) -> Self {
         self.pick((0..self.segments()).filter(|&s| self.segment_len(s) > 0).map(|s| (self.start(s), 1)))
+    }
+
+    /// All but the first row of every segment: the patch tokens.
+    pub fn all_but_first(&self) -> Self {
+        let segments = (0..self.segments()).filter(|&s| self.segment_len(s) > 1);
+        self.pick(segments.map(|s| (self.start(s) + 1, self.segment_len(s) - 1)))
     }
 
     /// The same segments numbered in the compact matrix that they form.
@@ -134,8 +160,14 @@ mod tests {
         assert_eq!((rows.source_rows(), rows.count(), rows.segments()), (9, 7, 2));
         assert_eq!((rows.start(0), rows.start(1)), (0, 5));
         assert_eq!(rows.offsets(), [0, 3, 7]);
+        let patches = rows.all_but_first();
+        assert_eq!((patches.start(1), patches.count(), patches.segments()), (6, 5, 2));
         let class = rows.first_of_each();
         assert_eq!((class.start(1), class.count()), (5, 2));
         assert_eq!((rows.compact().source_rows(), rows.compact().count()), (7, 7));
+        let range = Rows::range(9, 2..6);
+        assert_eq!((range.source_rows(), range.count(), range.start(0)), (9, 4, 2));
+        let single = Rows::single(9, vec![1, 2, 7]);
+        assert_eq!((single.source_rows(), single.count(), single.start(2)), (9, 3, 7));
     }
 }

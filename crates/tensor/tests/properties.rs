@@ -96,7 +96,7 @@ fn a_constant_added_to_the_shift_changes_neither_probabilities_nor_loss_nor_grad
     let targets_of: Vec<Vec<usize>> = (0..6).map(|r| if r < 2 { vec![1 - r] } else { vec![0, 1] }).collect();
     let [one, other] = [&shift, &moved].map(|shift| {
         let mut gradient = raw.duplicate();
-        let losses = ops::cross_entropy(&mut gradient, 10.0, shift, &targets, &targets_of, 0.1);
+        let losses = ops::cross_entropy(&mut gradient, 10.0, shift, &targets, &targets_of, &[0.1; 6]);
         let centre = ops::log_mean_softmax(&raw, 10.0, shift).to_f64();
         [ops::softmax(&raw, 10.0, shift).to_f64(), losses, gradient.to_f64(), centre]
     });

@@ -127,7 +127,7 @@ impl FineTuning {
         let no_shift = self.device.zeros_exact(&[CLASSES]);
         let own: Vec<Vec<usize>> = (0..rows).map(|row| vec![row]).collect();
         // The gradient of the logits takes their place.
-        let losses = ops::cross_entropy(&mut logits, 1.0, &no_shift, &targets, &own, weight);
+        let losses = ops::cross_entropy(&mut logits, 1.0, &no_shift, &targets, &own, &vec![weight; rows]);
         let loss = losses.iter().sum::<f64>() * weight;
         if !loss.is_finite() {
             return Err(NotFinite { term: "the loss".into() }.into());

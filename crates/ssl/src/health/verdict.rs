@@ -13,6 +13,10 @@ const HIGH_LR: f64 = 20.0;
 const FIRST_STEPS: u64 = 300;
 /// First choices below which usage says nothing.
 const ENOUGH: usize = 64;
+/// Entropies above this part of ln K are those of a uniform teacher.
+const UNIFORM: f64 = 0.995;
+/// First choices of a lower perplexity are all the same.
+const ONE_CHOICE: f64 = 1.05;
 /// Features of a lower effective rank are the same up to scale.
 const LOWEST_RANK: f64 = 1.05;
 /// Views that share more prototypes than this are told apart, whatever the rank of their features: it is not centred, and a
@@ -120,6 +124,28 @@ impl Moment {
     }
 }
 
+impl Moment {
+    /// What the numbers of masked patches mean, among which their loss and the teacher's entropy. No reason to end a run:
+    /// class tokens may learn without them.
+    pub fn judge_patches(&self, patches: &Vitals, prototypes: usize) -> Finding {
+        if self.course.is_early(self.step) || patches.observed < ENOUGH {
+            return Finding::default();
+        }
+        let ln_k = (prototypes as f64).ln();
+        let (kind, seen) = if patches.usage_perplexity < ONE_CHOICE {
+            (CollapseKind::OnePrototype, "every masked patch has the same target".to_owned())
+        } else if patches.teacher_entropy > UNIFORM * ln_k {
+            let entropy = patches.teacher_entropy;
+            (CollapseKind::Uniform, format!("patch targets are uniform: their entropy is {entropy:.4} of {ln_k:.4}"))
+        } else {
+            return Finding::default();
+        };
+        let words =
+            format!("{seen}. Masked patches teach nothing: try teacher_patch_temp 0.04, or mask_start_epoch later");
+        Finding { verdict: Verdict::Suspected(kind), words: Some(words) }
+    }
+}
+
 impl Course {
     /// That of a recipe.
     pub fn of(recipe: &Recipe) -> Self {
@@ -150,14 +176,14 @@ impl Course {
     pub fn verdict(&self, step: u64, vitals: &Vitals, rank: Option<f64>) -> Verdict {
         let ln_k = (self.prototypes as f64).ln();
         // A loss far above ln K is that of a student which does tell images apart, if not as the teacher does.
-        let is_uniform = vitals.teacher_entropy > 0.995 * ln_k && (vitals.loss / ln_k - 1.0).abs() < 0.01;
+        let is_uniform = vitals.teacher_entropy > UNIFORM * ln_k && (vitals.loss / ln_k - 1.0).abs() < 0.01;
         if is_uniform {
             return if self.is_early(step) { Verdict::Early } else { Verdict::Collapsed(CollapseKind::Uniform) };
         }
         // While the prototypes are frozen their use says nothing yet.
         if step <= self.frozen_steps {
             Verdict::Healthy
-        } else if vitals.observed >= ENOUGH && vitals.usage_perplexity < 1.05 {
+        } else if vitals.observed >= ENOUGH && vitals.usage_perplexity < ONE_CHOICE {
             Verdict::Collapsed(CollapseKind::OnePrototype)
         } else if rank.is_some_and(|rank| rank < LOWEST_RANK) {
             let kind = CollapseKind::SameFeatures;

@@ -55,7 +55,8 @@ impl Vitals {
         let number = |key: &str| record.get(key)?.as_f64();
         let seen = record.get("step")?.as_u64()?.saturating_mul(views);
         Some(Self {
-            loss: number("loss")?,
+            // Of class tokens alone, where they are a part of the loss.
+            loss: number("class_loss").or_else(|| number("loss"))?,
             teacher_entropy: number("teacher_entropy")?,
             divergence: number("divergence")?,
             prototypes_in_use: number("prototypes_in_use")? as usize,

@@ -1,26 +1,24 @@
 //! DINO with the paper's two switches: what the prototypes' norms mean, and where the teacher is centred.
 //!
-//! Student: `l_s = <w, y> / tau_s + Delta(|w| / tau_s)`, p = softmax(l_s), Eqs. (6) and (7).
-//! Teacher: see [`Target`].
-//! The loss is the mean cross-entropy of every student view against every other view of the teacher.
+//! The loss is the mean cross-entropy of every student view against every other view of the teacher ([`TokenLoss`]).
 
 use model::{Head, HeadConfig, Layout, ParamSpec, Tokens, VitConfig, VitInput};
-use tensor::ops::{self, Logits};
 use tensor::{Device, ParamId, ParamSet, Tensor};
 use train::curve::Curve;
 use train::optimizer::Treatment;
 use train::reduce::Reduce;
 use train::run::Record;
 use train::state::{SavedState, State, StateError};
-use train::{NotFinite, Position, StepError};
+use train::{Position, StepError};
 
 use super::{Method, MethodSpec, Networks, StepPart};
-use crate::health::{Finding, Health, Moment};
+use crate::health::{Finding, Health, Moment, Vitals};
 use crate::learner::LearnError;
+use crate::loss::{LossReport, Terms, TokenLoss};
 use crate::recipe::{Prototypes, Recipe};
 use crate::setup::loader_config;
-use crate::target::{Normalizer, Side, Target, TargetOptions};
-use crate::view_plan::{Pairs, ViewPlan, Viewer};
+use crate::target::{Side, TargetOptions};
+use crate::view_plan::{ViewPlan, Viewer};
 
 /// What stands before the names of the head's parameters.
 const HEAD: &str = "head.";
@@ -99,21 +97,10 @@ impl MethodSpec for DinoOptions {
 pub struct Dino {
     options: DinoOptions,
     head: Head,
-    loss: DinoLoss,
+    loss: TokenLoss,
     health: Health,
     /// The step that is under way, and after it the last one.
     step: LossReport,
-}
-
-/// What a step's loss was, and what it says of the run's health.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LossReport {
-    /// Mean cross-entropy over images and terms.
-    pub loss: f64,
-    /// Mean entropy of the teacher's targets; the loss less this is the divergence.
-    pub teacher_entropy: f64,
-    /// The prototype that each teacher row gives most weight.
-    pub assignments: Vec<usize>,
 }
 
 impl Dino {
@@ -121,7 +108,7 @@ impl Dino {
     pub fn new(layout: &mut Layout, device: &Device, options: DinoOptions) -> Result<Self, vmf::Error> {
         let head = Head::new(layout, HEAD, &options.head);
         let (count, p) = (options.head.prototypes, options.head.bottleneck);
-        let loss = DinoLoss::new(device, count, p, options.target, options.student_temperature)?;
+        let loss = TokenLoss::new(device, count, p, options.target, options.student_temperature)?;
         Ok(Self { options, head, loss, health: Health::default(), step: LossReport::default() })
     }
 
@@ -131,8 +118,52 @@ impl Dino {
     }
 
     /// The loss with its centre.
-    pub fn loss(&self) -> &DinoLoss {
+    pub fn loss(&self) -> &TokenLoss {
         &self.loss
+    }
+
+    /// [`Method::vitals`] where class tokens are a part of the loss.
+    pub(super) fn vitals_with(
+        &self,
+        student: &ParamSet,
+        moment: &Moment,
+        record: Record,
+        total: f64,
+    ) -> (Record, Finding) {
+        let magnitude = &student[self.head.prototypes.magnitude()];
+        let (loss, entropy) = (self.step.loss, self.step.teacher_entropy);
+        let vitals = self.health.vitals(loss, entropy, magnitude, self.options.student_temperature);
+        let found = moment.judge(&vitals);
+        (Vitals { loss: total, ..vitals }.add_to(record), found)
+    }
+
+    /// The gradient of the student's class tokens, from theirs and the teacher's, and the share of these images in the loss
+    /// times `weight`.
+    pub(super) fn class_loss(
+        &mut self,
+        networks: &Networks<'_>,
+        part: &StepPart<'_>,
+        (student_tokens, teacher_tokens): (Tensor, Tensor),
+        weight: f64,
+        gradient: &mut ParamSet,
+    ) -> Result<(Tensor, f64), StepError> {
+        let Networks { student, teacher, .. } = *networks;
+        let magnitude = self.head.prototypes.magnitude();
+        let (_, logits) = self.head.forward(teacher, teacher_tokens);
+        let tau = self.teacher_temperature(part.at);
+        let targets = self.loss.teacher(Side { logits, magnitude: &teacher[magnitude] }, tau);
+        let (projected, logits) = self.head.forward(student, student_tokens);
+        let predictions = Side { logits, magnitude: &student[magnitude] };
+
+        let images = part.views.images();
+        let terms = Terms::of_pairs(&self.options.views.pairs(), images, part.step_images).times(weight);
+        let d_magnitude = &mut gradient[magnitude];
+        let (d_logits, report) = self.loss.between_views(predictions, &targets, images, &terms, d_magnitude)?;
+        drop(targets);
+        let d_features = self.head.backward(student, projected, d_logits, gradient);
+        self.step.teacher_entropy += images as f64 / part.step_images as f64 * report.teacher_entropy;
+        self.step.assignments.extend(report.assignments);
+        Ok((d_features, report.loss))
     }
 
     fn teacher_temperature(&self, at: Position) -> f64 {
@@ -158,7 +189,7 @@ impl Method for Dino {
     }
 
     fn start_step(&mut self) {
-        self.loss.target.start_step();
+        self.loss.target_mut().start_step();
         self.step = LossReport::default();
     }
 
@@ -169,29 +200,12 @@ impl Method for Dino {
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
         let Networks { device, vit, student, teacher } = *networks;
-        let magnitude = self.head.prototypes.magnitude();
-        let features = vit.features(teacher, device, &part.views.seen_by(Viewer::Teacher))?;
-        let (_, logits) = self.head.forward(teacher, features);
-        let targets = Side { logits, magnitude: &teacher[magnitude] };
-
+        let targets = vit.features(teacher, device, &part.views.seen_by(Viewer::Teacher))?;
         let views = part.views.seen_by(Viewer::Student);
-        let input = VitInput { images: &views, drop_path: part.drop_path };
+        let input = VitInput { drop_path: part.drop_path, ..VitInput::images(&views) };
         let (features, saved) = vit.forward(student, device, &input, Tokens::Class)?;
-        let (projected, logits) = self.head.forward(student, features);
-        let predictions = Side { logits, magnitude: &student[magnitude] };
-
-        let (images, pairs) = (part.views.images(), &self.options.views.pairs());
-        let share = Share { images, step_images: part.step_images, pairs };
-        let tau = self.teacher_temperature(part.at);
-        let (d_logits, report) =
-            self.loss.forward_backward(predictions, &targets, tau, share, &mut gradient[magnitude])?;
-        drop(targets);
-        let d_features = self.head.backward(student, projected, d_logits, gradient);
+        let (d_features, loss) = self.class_loss(networks, part, (features, targets), 1.0, gradient)?;
         vit.backward(student, saved, &d_features, gradient);
-
-        let loss = report.loss;
-        self.step.teacher_entropy += images as f64 / part.step_images as f64 * report.teacher_entropy;
-        self.step.assignments.extend(report.assignments);
         Ok(loss)
     }
 
@@ -200,7 +214,7 @@ impl Method for Dino {
     }
 
     fn end_step(&mut self, loss: f64, reduce: &mut dyn Reduce) -> Result<(), StepError> {
-        self.loss.target.end_step(reduce)?;
+        self.loss.target_mut().end_step(reduce)?;
         // Each process has its share of the mean; the assignments at hand are a sample of all.
         self.step.teacher_entropy = reduce.gather(&[self.step.teacher_entropy])?.iter().flatten().sum();
         self.step.loss = loss;
@@ -209,10 +223,7 @@ impl Method for Dino {
     }
 
     fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Finding) {
-        let magnitude = &student[self.head.prototypes.magnitude()];
-        let (loss, entropy) = (self.step.loss, self.step.teacher_entropy);
-        let vitals = self.health.vitals(loss, entropy, magnitude, self.options.student_temperature);
-        (vitals.add_to(record), moment.judge(&vitals))
+        self.vitals_with(student, moment, record, self.step.loss)
     }
 
     fn schedules(&self, at: Position, record: Record) -> Record {
@@ -220,92 +231,13 @@ impl Method for Dino {
     }
 
     fn save<'a>(&'a self, state: &mut State<'a>) {
-        self.loss.target.save(CENTER, state);
+        self.loss.target().save(CENTER, state);
         state.value("assignments", self.health.assignments().collect::<Vec<u32>>());
     }
 
     fn restore(&mut self, saved: &SavedState<'_>) -> Result<(), StateError> {
-        self.loss.target.restore(CENTER, saved)?;
+        self.loss.target_mut().restore(CENTER, saved)?;
         self.health = Health::restore(saved.all_numbers("assignments")?.into_iter().map(|k| k as u32));
         Ok(())
-    }
-}
-
-/// The cross-entropy of the student's views against the teacher's.
-#[derive(Debug)]
-pub struct DinoLoss {
-    target: Target,
-    normalizer: Normalizer,
-    student_temperature: f64,
-}
-
-/// The images that a loss is computed of, and what it is a mean over.
-#[derive(Clone, Copy, Debug)]
-pub struct Share<'a> {
-    /// Images at hand.
-    pub images: usize,
-    /// Images of the whole step.
-    pub step_images: usize,
-    /// Which rows are compared.
-    pub pairs: &'a Pairs,
-}
-
-impl DinoLoss {
-    /// A loss over K prototypes in p dimensions, with its centre at zero.
-    pub fn new(
-        device: &Device,
-        count: usize,
-        p: usize,
-        options: TargetOptions,
-        student_temperature: f64,
-    ) -> Result<Self, vmf::Error> {
-        let normalizer = Normalizer::new(device, options.prototypes, count, p)?;
-        Ok(Self { target: Target::new(device, count, options), normalizer, student_temperature })
-    }
-
-    /// The teacher's side.
-    pub fn target(&self) -> &Target {
-        &self.target
-    }
-
-    /// The teacher's side, to be set or moved.
-    pub fn target_mut(&mut self) -> &mut Target {
-        &mut self.target
-    }
-
-    /// The loss; the gradient of the student's raw logits replaces them in the returned logits, and the part of g's
-    /// gradient that flows through the log-normaliser is added to `d_magnitude`. The target notes what its centre moves
-    /// towards at the end of the step.
-    pub fn forward_backward(
-        &mut self,
-        mut student: Side<'_>,
-        teacher: &Side<'_>,
-        teacher_temperature: f64,
-        share: Share<'_>,
-        d_magnitude: &mut Tensor,
-    ) -> Result<(Logits, LossReport), NotFinite> {
-        let teacher_delta = self.normalizer.at(teacher.magnitude, teacher_temperature);
-        let delta = self.normalizer.shift(&teacher_delta);
-        let targets = self.target.targets(&teacher.logits.raw, delta, teacher_temperature)?;
-
-        let scale = 1.0 / self.student_temperature;
-        let student_delta = self.normalizer.at(student.magnitude, self.student_temperature);
-        let shift = self.normalizer.shift(&student_delta);
-        let targets_of = share.pairs.targets(share.images);
-        let weight = 1.0 / (share.step_images * share.pairs.terms()) as f64;
-        let losses =
-            ops::cross_entropy(&mut student.logits.raw, scale, shift, &targets.probabilities, &targets_of, weight);
-        let loss = losses.iter().sum::<f64>() * weight;
-        if !loss.is_finite() {
-            // The targets are finite and so is any cross-entropy of finite logits against them.
-            return Err(NotFinite { term: "the student's logits".into() });
-        }
-        student.logits.hold_gradient_of_scaled(scale);
-        if let Some((_, slope)) = &student_delta {
-            ops::add_shift_gradient(&student.logits.raw, slope, d_magnitude);
-        }
-        self.target.observe(share.images, &teacher.logits.raw, &self.normalizer, delta, teacher_temperature);
-        let report = LossReport { loss, teacher_entropy: targets.entropy, assignments: targets.assignments };
-        Ok((student.logits, report))
     }
 }

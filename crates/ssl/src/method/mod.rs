@@ -7,10 +7,11 @@
 //! [`Learner`]: crate::learner::Learner
 
 pub mod dino;
+pub mod ibot;
 
 use std::fmt;
 
-use model::{DropPath, Layout, ParamSpec, Vit, VitConfig};
+use model::{DropPath, Layout, ParamSpec, Tokens, Vit, VitConfig};
 use tensor::{Device, ParamId, ParamSet};
 use train::optimizer::Treatment;
 use train::reduce::Reduce;
@@ -105,6 +106,11 @@ pub trait MethodSpec: fmt::Debug + Send + Sync {
     /// Which views it wants of an image.
     fn views(&self) -> ViewPlan;
 
+    /// Which tokens of the student's last block it reads.
+    fn reads(&self) -> Tokens {
+        Tokens::Class
+    }
+
     /// Values that a step holds at once beside those of the networks, such as logits and targets, for this many rows of
     /// student and teacher: for the estimate of a CPU's memory.
     fn output_values(&self, student_rows: usize, teacher_rows: usize) -> usize;
@@ -114,5 +120,6 @@ pub trait MethodSpec: fmt::Debug + Send + Sync {
 pub fn of(recipe: &Recipe) -> Box<dyn MethodSpec> {
     match recipe.method() {
         MethodName::Dino => Box::new(dino::DinoOptions::of(recipe)),
+        MethodName::Ibot => Box::new(ibot::IbotOptions::of(recipe)),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::error::RecipeError;
 use super::fields::{KEYS, Key, Recipe};
-use super::values::{MethodName, Prototypes, Size};
+use super::values::{MaskShape, MethodName, Prototypes, Size};
 use crate::health::{Course, FEW_IMAGES, USUAL_LR};
 
 /// What a recipe needs to know of the data.
@@ -26,6 +26,9 @@ impl Facts {
         Size { height: self.height, width: self.width }
     }
 }
+
+/// Patches a side from which on rectangles are drawn: the smallest one has a third of a side.
+pub(super) const LEAST_GRID_FOR_BLOCKS: usize = 3;
 
 /// Refuses keys that were given although the method has no use for them: they would be ignored without a word.
 pub(super) fn check_scope<'a>(
@@ -60,6 +63,9 @@ pub(super) fn check(recipe: &Recipe) -> Result<(), RecipeError> {
     if recipe.prototypes() == Prototypes::Vmf && recipe.head_bottleneck() < 16 {
         return Err(RecipeError::BottleneckTooSmall { bottleneck: recipe.head_bottleneck() });
     }
+    if recipe.method() == MethodName::Ibot {
+        check_masks(recipe)?;
+    }
     ordered(("warmup_epochs", recipe.warmup_epochs()), ("epochs", recipe.epochs() as f64))?;
     ordered(("min_lr", recipe.min_lr()), ("the peak learning rate, lr * batch_size / 256 =", recipe.peak_lr()))?;
     ordered(("momentum_teacher", recipe.momentum_teacher()), ("momentum_teacher_end", recipe.momentum_teacher_end()))?;
@@ -68,6 +74,24 @@ pub(super) fn check(recipe: &Recipe) -> Result<(), RecipeError> {
         return Err(RecipeError::NeighborsLargerThanData { k: recipe.knn_k(), images: facts.images });
     }
     Ok(())
+}
+
+/// Refuses masks that cannot be, and prototypes of patches that would not be theirs.
+fn check_masks(recipe: &Recipe) -> Result<(), RecipeError> {
+    let (size, patch) = (recipe.global_size(), recipe.patch_size());
+    let (rows, columns) = (size.height / patch, size.width / patch);
+    if recipe.mask_shape() == MaskShape::Block && rows.min(columns) < LEAST_GRID_FOR_BLOCKS {
+        return Err(RecipeError::GridTooSmallForBlocks { rows, columns });
+    }
+    let covered = (recipe.mask_ratio().high * (rows * columns) as f64) as usize;
+    if covered == 0 {
+        return Err(RecipeError::MaskCoversNothing { patches: rows * columns, ratio: recipe.mask_ratio().high });
+    }
+    let (class, patches) = (recipe.out_dim(), recipe.patch_out_dim());
+    if recipe.shared_head() && class != patches {
+        return Err(RecipeError::SharedHeadOfTwoSizes { class, patches });
+    }
+    ordered(("mask_start_epoch", recipe.mask_start_epoch() as f64), ("epochs", recipe.epochs() as f64))
 }
 
 fn ordered((low_key, low): (&'static str, f64), (high_key, high): (&'static str, f64)) -> Result<(), RecipeError> {

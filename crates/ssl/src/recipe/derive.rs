@@ -7,12 +7,12 @@
 use data::{Decoding, Orientation};
 use model::{Arch, Start};
 
-use super::check::{Facts, check_scope};
+use super::check::{Facts, LEAST_GRID_FOR_BLOCKS, check_scope};
 use super::early::{RESIDUAL, RGB};
 use super::error::RecipeError;
 use super::explain::Origin;
 use super::fields::{Given, RawRecipe, Recipe, Sourced};
-use super::values::{Centering, MethodName, OnCollapse, Prototypes};
+use super::values::{Centering, Interval, MaskShape, MethodName, OnCollapse, Prototypes};
 use super::view_rules::{blur_sigma, global_scale, global_size, local_scale, local_size, patch_size};
 
 trait Fill<T> {
@@ -83,6 +83,17 @@ impl RawRecipe {
         let global_scale = self.global_scale.or_derive(|| global_scale(short, local_crops.value));
         let local_scale = self.local_scale.or_derive(|| local_scale(images, short, global_scale.value));
 
+        let out_dim = self.out_dim.or_derive(|| out_dim(images, method));
+        let shared_head = self.shared_head.or_default(true);
+        let patch_out_dim = self.patch_out_dim.or_derive(|| (out_dim.value, "as many as class tokens have".to_owned()));
+        let few = |temperature| {
+            let why = || (temperature, format!("a softer teacher often becomes uniform on {images} images"));
+            (images < FEW_IMAGES).then(why)
+        };
+        let grid = (global_size.value.height / patch, global_size.value.width / patch);
+        let too_few_for_blocks = (grid.0.min(grid.1) < LEAST_GRID_FOR_BLOCKS)
+            .then(|| (MaskShape::Random, format!("views of {} by {} patches have no room for blocks", grid.0, grid.1)));
+
         let blur_sigma = self.blur_sigma.or_derive(|| blur_sigma(global_size.value.short()));
 
         let epochs = self.epochs.or_derive(|| epochs(images));
@@ -111,7 +122,7 @@ impl RawRecipe {
             global_scale,
             local_scale,
             blur_sigma,
-            out_dim: self.out_dim.or_derive(|| out_dim(images)),
+            out_dim,
             head_hidden: self.head_hidden.or_usual(2048, for_nano(512)),
             head_bottleneck: self.head_bottleneck.or_usual(256, for_nano(128)),
             head_layers: self.head_layers.or_default(3),
@@ -144,11 +155,7 @@ impl RawRecipe {
             momentum_teacher_end: self.momentum_teacher_end.or_default(1.0),
             student_temp: self.student_temp.or_default(0.1),
             warmup_teacher_temp: self.warmup_teacher_temp.or_default(0.04),
-            teacher_temp: self.teacher_temp.or_usual(
-                0.07,
-                (images < FEW_IMAGES)
-                    .then(|| (0.04, format!("a softer teacher often becomes uniform on {images} images"))),
-            ),
+            teacher_temp: self.teacher_temp.or_usual(0.07, few(0.04)),
             warmup_teacher_temp_epochs: self.warmup_teacher_temp_epochs.or_derive(|| {
                 let usual = if is_large { 50 } else { 30 };
                 let share = (0.3 * runs as f64).round() as usize;
@@ -156,6 +163,16 @@ impl RawRecipe {
             }),
             center_momentum: self.center_momentum.or_default(0.9),
             center_floor: self.center_floor.or_default(None),
+            mask_shape: self.mask_shape.or_usual(MaskShape::Block, too_few_for_blocks),
+            masked_views: self.masked_views.or_default(0.5),
+            mask_ratio: self.mask_ratio.or_default(Interval { low: 0.1, high: 0.5 }),
+            mask_start_epoch: self.mask_start_epoch.or_default(0),
+            shared_head,
+            patch_out_dim,
+            warmup_teacher_patch_temp: self.warmup_teacher_patch_temp.or_default(0.04),
+            teacher_patch_temp: self.teacher_patch_temp.or_usual(0.07, few(0.04)),
+            class_loss_weight: self.class_loss_weight.or_default(1.0),
+            patch_loss_weight: self.patch_loss_weight.or_default(1.0),
             seed: self.seed.or_default(0),
             workers: self.workers.or_default(0),
             accumulate: self.accumulate.or_default(1),
@@ -200,17 +217,22 @@ fn arch(images: usize, short: usize) -> (Arch, String) {
     }
 }
 
-/// 65536 on ImageNet; on small data most of so many prototypes would never win an image.
-fn out_dim(images: usize) -> (usize, String) {
+/// 65536 on ImageNet, and 8192 for iBOT, whose patches share them; on small data most of so many prototypes would never win
+/// an image.
+fn out_dim(images: usize, method: MethodName) -> (usize, String) {
+    let most = match method {
+        MethodName::Dino => 16,
+        MethodName::Ibot => 13,
+    };
     let power = |n: usize| n.max(1).ilog2();
     let (eighth, half) = (power(images / 8), power(images / 2).clamp(4, 10));
     let reason = match eighth {
-        17.. => "as many as DINO has: there are images enough".to_owned(),
+        of if of >= most => format!("as many as published {method} has: there are images enough"),
         _ if eighth >= half => format!("the power of two up to an eighth of {images} images"),
         _ if half == 10 => format!("1024, since an eighth of {images} images is fewer"),
         _ => format!("the power of two up to half of {images} images, at least 16"),
     };
-    (1 << eighth.clamp(half, 16), reason)
+    (1 << eighth.clamp(half, most), reason)
 }
 
 /// Small sets need more passes: 20 M image presentations, between DINO's short and its long schedule.
@@ -309,7 +331,7 @@ mod tests {
         for (images, prototypes) in
             [(300, 128), (1500, 512), (8_000, 1024), (16_384, 2048), (100_000, 8192), (600_000, 65_536)]
         {
-            assert_eq!(out_dim(images).0, prototypes);
+            assert_eq!(out_dim(images, MethodName::Dino).0, prototypes);
         }
     }
 

@@ -151,6 +151,39 @@ pub enum RecipeError {
         /// The width.
         bottleneck: usize,
     },
+    /// Too few patches for rectangles.
+    #[error(
+        "mask_shape = \"block\" needs global views of at least 3 by 3 patches, and these have {rows} by {columns}: use \
+         mask_shape = \"random\", a smaller patch_size or a larger global_size"
+    )]
+    GridTooSmallForBlocks {
+        /// Rows of patches.
+        rows: usize,
+        /// Columns of patches.
+        columns: usize,
+    },
+    /// A mask that never covers a patch.
+    #[error(
+        "mask_ratio up to {ratio} covers none of the {patches} patches of a global view: use mask_ratio = [{least:.2}, 1] \
+         or more patches (a smaller patch_size)", least = 1.0 / *.patches as f64
+    )]
+    MaskCoversNothing {
+        /// Patches of a view.
+        patches: usize,
+        /// The largest share that may be covered.
+        ratio: f64,
+    },
+    /// Shared prototypes of two numbers.
+    #[error(
+        "patch_out_dim {patches} is not out_dim {class}, but shared_head = true gives patches the prototypes of class \
+         tokens: leave patch_out_dim out, or use shared_head = false"
+    )]
+    SharedHeadOfTwoSizes {
+        /// Prototypes of class tokens.
+        class: usize,
+        /// Prototypes of patches.
+        patches: usize,
+    },
     /// Two values that exclude each other.
     #[error("{low_key} {low} is larger than {high_key} {high}: lower the first or raise the second")]
     OutOfOrder {

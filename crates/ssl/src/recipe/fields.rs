@@ -10,7 +10,9 @@ use super::explain::{Line, Origin};
 use super::nearest::unknown_key;
 use super::parse::SET;
 use super::rule::{Rule, above, below, between};
-use super::values::{Centering, Interval, MethodName, OnCollapse, Prototypes, ResidualStream, Setting, Size};
+use super::values::{
+    Centering, Interval, MaskShape, MethodName, OnCollapse, Prototypes, ResidualStream, Setting, Size,
+};
 
 /// A value that somebody set, and where.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +64,9 @@ impl Scope {
 }
 
 /// The methods whose teacher is centred and sharpened by a temperature of its own, and whose prototypes are weight-normalised.
-const CENTERED: Scope = Scope::Only(&[MethodName::Dino]);
+const CENTERED: Scope = Scope::Only(&[MethodName::Dino, MethodName::Ibot]);
+/// The method that masks patches and compares them.
+const MASKED: Scope = Scope::Only(&[MethodName::Ibot]);
 const EVERY: Scope = Scope::Every;
 
 /// One row of the table below.
@@ -183,7 +187,7 @@ fn bad_value(key: &str, value: &Value, rule: &Rule, place: &str) -> RecipeError 
     let (key, place) = (key.to_owned(), place.to_owned());
     match value.as_str() {
         // Known to the literature, but not to this program: say that rather than "not a word I know".
-        Some(method @ ("ibot" | "msn")) if key == "method" => {
+        Some(method @ "msn") if key == "method" => {
             RecipeError::NoSuchMethod { place, method: method.to_owned(), known: MethodName::WORDS.join(", ") }
         }
         _ => RecipeError::BadValue { place, key, value: value.to_string(), allowed: rule.to_string() },
@@ -280,6 +284,27 @@ recipe! {
     center_momentum: f64, between(0.0, 1.0), Fixed, CENTERED;
     /// Lower bound of the log-probabilities that enter the centre.
     center_floor: Option<f64>, Rule::RealOrOff(-1e6, 0.0), Fixed, CENTERED;
+
+    /// What the masks of global views are made of.
+    mask_shape: MaskShape, Rule::Choice(MaskShape::WORDS), Fixed, MASKED;
+    /// Share of the global views that are masked; the others stay whole.
+    masked_views: f64, above(0.0, 1.0), Fixed, MASKED;
+    /// Shares of a masked view's patches that are covered, at most.
+    mask_ratio: Interval, Rule::Interval, Fixed, MASKED;
+    /// First epoch with masks; the patches' temperature is counted from there.
+    mask_start_epoch: usize, Rule::Whole(0, 1_000_000), Fixed, MASKED;
+    /// Whether patches are compared with the prototypes of the class tokens, or with their own.
+    shared_head: bool, Rule::Flag, Fixed, MASKED;
+    /// Number of prototypes of patches; out_dim where the head is shared.
+    patch_out_dim: usize, Rule::Whole(2, 1 << 24), Fixed, MASKED;
+    /// Temperature of the teacher's patches at the start.
+    warmup_teacher_patch_temp: f64, above(0.0, 10.0), Fixed, MASKED;
+    /// Temperature of the teacher's patches after its warm-up, which is as long as that of teacher_temp.
+    teacher_patch_temp: f64, above(0.0, 10.0), Fixed, MASKED;
+    /// What the loss of class tokens is multiplied by.
+    class_loss_weight: f64, above(0.0, 1000.0), Fixed, MASKED;
+    /// What the loss of masked patches is multiplied by.
+    patch_loss_weight: f64, above(0.0, 1000.0), Fixed, MASKED;
 
     /// Seed of everything random.
     seed: u64, Rule::Whole(0, i64::MAX as u64), Fixed, EVERY;

@@ -35,7 +35,7 @@ pub use fields::{RawRecipe, Recipe};
 pub use nearest::nearest_key;
 pub use parse::of_run;
 pub use retry::MOST_RETRIES;
-pub use values::{Centering, Interval, MethodName, NoSize, OnCollapse, Prototypes, ResidualStream, Size};
+pub use values::{Centering, Interval, MaskShape, MethodName, NoSize, OnCollapse, Prototypes, ResidualStream, Size};
 
 /// The names of all recipe keys, in the order in which they are printed.
 pub fn keys() -> impl Iterator<Item = &'static str> {

@@ -195,8 +195,8 @@ mod tests {
 
     #[test]
     fn methods_of_the_literature_that_this_build_lacks_are_named_as_such() {
-        assert_eq!(message("method = \"ibot\""), "my.toml:1: this build has no method `ibot`; it trains: dino");
-        assert!(message("method = \"byol\"").contains("one of dino"));
+        assert_eq!(message("method = \"msn\""), "my.toml:1: this build has no method `msn`; it trains: dino, ibot");
+        assert!(message("method = \"byol\"").contains("one of dino, ibot"));
     }
 
     #[test]

@@ -61,6 +61,8 @@ choice! {
     MethodName {
         /// Self-distillation with no labels.
         Dino = "dino",
+        /// The same, and on masked patches.
+        Ibot = "ibot",
     }
 }
 
@@ -83,6 +85,16 @@ choice! {
         Logit = "logit",
         /// Running mean of the log of the batch-mean probability, as the paper proposes.
         Probability = "probability",
+    }
+}
+
+choice! {
+    /// What a mask is made of.
+    MaskShape {
+        /// Rectangles.
+        Block = "block",
+        /// Single patches.
+        Random = "random",
     }
 }
 

@@ -2,6 +2,8 @@
 //! digits.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod toy;
+
 use data::BadSample;
 use data::views::MultiCrop;
 use model::{HeadConfig, VitConfig};

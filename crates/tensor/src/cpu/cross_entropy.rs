@@ -32,7 +32,7 @@ simd! {
 }
 
 /// For each row r: losses[r] = sum over its targets of the cross-entropy; the logits become the gradient with respect
-/// to `scale raw + shift` of `weight` times the sum of all of them.
+/// to `scale raw + shift` of the sum of `weights[r] losses[r]`.
 pub(crate) fn forward_backward<T: Real>(
     cpu: &Cpu,
     raw: &mut [T],
@@ -40,14 +40,16 @@ pub(crate) fn forward_backward<T: Real>(
     shift: &[T],
     targets: &[T],
     targets_of: &[Vec<usize>],
-    weight: f64,
+    weights: &[f64],
 ) -> Vec<f64> {
     let columns = shift.len();
-    let (scale, weight) = (T::from_f64(scale), T::from_f64(weight));
+    let scale = T::from_f64(scale);
     cpu.install(|| {
         raw.par_chunks_mut(columns)
             .zip(targets_of)
-            .map(|(raw, targets_of)| {
+            .zip(weights)
+            .map(|((raw, targets_of), &weight)| {
+                let weight = T::from_f64(weight);
                 let lse = log_sum_exp(raw, scale, shift);
                 let target = |&t: &usize| &targets[t * columns..(t + 1) * columns];
                 let total = targets_of.iter().map(|t| loss(raw, scale, shift, lse, target(t)).to_f64()).sum();
@@ -70,7 +72,7 @@ fn cross_entropy_plain(
     shift: &[f64],
     targets: &[f64],
     targets_of: &[Vec<usize>],
-    weight: f64,
+    weights: &[f64],
 ) -> (Vec<f64>, Vec<f64>) {
     let columns = shift.len();
     let p = super::softmax::softmax_plain(raw, scale, shift);
@@ -80,7 +82,7 @@ fn cross_entropy_plain(
             for k in 0..columns {
                 let (p, q) = (p[r * columns + k], targets[t * columns + k]);
                 losses[r] -= q * p.ln();
-                gradient[r * columns + k] += weight * (p - q);
+                gradient[r * columns + k] += weights[r] * (p - q);
             }
         }
     }
@@ -99,16 +101,17 @@ mod tests {
         let targets: Vec<T> =
             softmax_plain(&noise::<f64>(3, 3 * columns), 3.0, &flat).into_iter().map(T::from_f64).collect();
         let targets_of = [vec![0], vec![2, 1], vec![], vec![1], vec![0, 1, 2]];
-        let (scale, weight) = (10.0, 0.125);
+        let (scale, weights) = (10.0, [0.125, 0.5, 1.0, 0.0, 2.0]);
         let mut gradient = raw.clone();
-        let losses = forward_backward(&cpu(), &mut gradient, scale, &shift, &targets, &targets_of, weight);
-        let plain = cross_entropy_plain(&wide(&raw), scale, &wide(&shift), &wide(&targets), &targets_of, weight);
+        let losses = forward_backward(&cpu(), &mut gradient, scale, &shift, &targets, &targets_of, &weights);
+        let plain = cross_entropy_plain(&wide(&raw), scale, &wide(&shift), &wide(&targets), &targets_of, &weights);
         assert_follows(&losses, &plain.0, tolerance);
         assert_follows(&gradient, &plain.1, tolerance);
         assert!(
             gradient[2 * columns..3 * columns].iter().all(|&g| g == T::ZERO),
             "a row without targets has no gradient"
         );
+        assert!(gradient[3 * columns..4 * columns].iter().all(|&g| g == T::ZERO), "nor has one without weight");
     }
 
     #[test]
@@ -124,7 +127,7 @@ mod tests {
         let (raw, shift) = (noise::<f64>(1, 2 * 50), noise::<f64>(2, 50));
         let targets = softmax_plain(&raw, 4.0, &shift);
         let mut gradient = raw.clone();
-        let losses = forward_backward(&cpu(), &mut gradient, 4.0, &shift, &targets, &[vec![0], vec![1]], 1.0);
+        let losses = forward_backward(&cpu(), &mut gradient, 4.0, &shift, &targets, &[vec![0], vec![1]], &[1.0; 2]);
         let entropy = |q: &[f64]| -q.iter().map(|q| q * q.ln()).sum::<f64>();
         assert_follows(&losses, &[entropy(&targets[..50]), entropy(&targets[50..])], 1e-13);
         assert_follows(&gradient, &[0.0; 100], 1e-14);
@@ -133,7 +136,7 @@ mod tests {
     #[test]
     fn a_probability_that_underflows_costs_its_logit_and_not_infinity() {
         let mut raw = [0.0f32, -300.0];
-        let losses = forward_backward(&cpu(), &mut raw, 10.0, &[0.0; 2], &[0.5f32, 0.5], &[vec![0]], 1.0);
+        let losses = forward_backward(&cpu(), &mut raw, 10.0, &[0.0; 2], &[0.5f32, 0.5], &[vec![0]], &[1.0]);
         assert_eq!((losses[0], raw), (1500.0, [0.5, -0.5]));
     }
 }

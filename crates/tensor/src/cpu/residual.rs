@@ -59,6 +59,15 @@ pub(crate) fn add<T: Real>(cpu: &Cpu, stream: &[T], rows: &Rows, scale: f64, bra
     });
 }
 
+/// `x[rows] = value`.
+pub(crate) fn fill_rows<T: Real>(x: &mut [T], rows: &Rows, value: &[T]) {
+    let dim = value.len();
+    for s in 0..rows.segments() {
+        let piece = &mut x[rows.start(s) * dim..][..rows.segment_len(s) * dim];
+        piece.chunks_exact_mut(dim).for_each(|row| row.copy_from_slice(value));
+    }
+}
+
 /// `compact = scale x[rows]`.
 pub(crate) fn gather<T: Real>(cpu: &Cpu, x: &[T], rows: &Rows, dim: usize, scale: f64, compact: &mut [T]) {
     let pieces = split_mut(compact, (0..rows.segments()).map(|s| rows.segment_len(s) * dim));

@@ -140,6 +140,11 @@ impl Cuda {
         Self { gpu: self.gpu.clone(), types: self.types, arena: Arena::for_plan(), plans: true, failure, profile }
     }
 
+    /// Whether nothing is computed.
+    pub(crate) fn is_planner(&self) -> bool {
+        self.plans
+    }
+
     /// Takes this much memory of the GPU at once, for the tensors to come.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), DeviceError> {
         self.bind();

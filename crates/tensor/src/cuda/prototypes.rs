@@ -127,18 +127,21 @@ pub(crate) fn cross_entropy(
     shift: &Tensor,
     targets: &Tensor,
     targets_of: &[Vec<usize>],
-    weight: f64,
+    weights: &[f64],
     d_logits: &mut Tensor,
 ) -> Vec<f64> {
     let rows = raw.rows();
-    let pairs: Vec<i32> = targets_of
+    // Three words a row, for one copy to the device: its two targets, and the bits of its weight.
+    let terms: Vec<i32> = targets_of
         .iter()
-        .flat_map(|of| {
+        .zip(weights)
+        .flat_map(|(of, &weight)| {
             assert!(of.len() <= 2, "a student row meets one or two teacher rows");
-            [of.first(), of.get(1)].map(|t| t.map_or(-1, |&t| t as i32))
+            let [first, second] = [of.first(), of.get(1)].map(|t| t.map_or(-1, |&t| t as i32));
+            [first, second, (weight as f32).to_bits() as i32]
         })
         .collect();
-    let pairs = cuda.uploaded(&pairs);
+    let terms = cuda.uploaded(&terms);
     let losses = cuda.allocate(rows, DType::F32);
     let columns = raw.columns();
     let (kernel, width) = if columns.is_multiple_of(4) { ("cross_entropy_by_4", 4) } else { ("cross_entropy_by_1", 1) };
@@ -148,8 +151,7 @@ pub(crate) fn cross_entropy(
         scale as f32,
         shift.cuda_address(),
         targets.cuda_address(),
-        pairs.address(),
-        weight as f32,
+        terms.address(),
         columns as i32,
         held as i32,
         d_logits.cuda_address_mut(),

@@ -47,3 +47,12 @@ pub(crate) fn scatter_add(cuda: &Cuda, compact: &Tensor, rows: &Rows, scale: f64
     let kernel = if x.dtype() == cuda.dtype() { "scatter_add_act" } else { "scatter_add_res" };
     cuda.launch_flat(("residual", kernel), count * dim, &arguments);
 }
+
+/// Puts a value, or zeros, into the named rows of x.
+pub(crate) fn fill_rows(cuda: &Cuda, x: &mut Tensor, rows: &Rows, value: Option<&Tensor>) {
+    let (count, dim) = (rows.count(), x.columns());
+    let value = value.map_or(0, Tensor::cuda_address);
+    let source_of = cuda.rows(rows).source_of();
+    let arguments = arguments![value, source_of, count as i64, dim as i32, x.cuda_address_mut()];
+    cuda.launch_flat(("residual", "fill_rows"), count * dim, &arguments);
+}

@@ -30,5 +30,8 @@ pub use prototypes::{
     prototype_logits, prototype_logits_backward, row_summaries, softmax, vmf_log_normalizer,
 };
 pub use residual::{branch_gradient, gather, scatter_add};
-pub use tokens::{Grid, PixelData, Pixels, TokenLayout, assemble_tokens, assemble_tokens_backward, patchify};
+pub use tokens::{
+    Grid, PixelData, Pixels, TokenLayout, assemble_tokens, assemble_tokens_backward, patchify, replace_rows,
+    replace_rows_backward,
+};
 pub use views::{BoxBlur, ColorStep, ViewEdit};

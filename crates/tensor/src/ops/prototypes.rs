@@ -165,21 +165,22 @@ pub fn row_summaries(probabilities: &Tensor) -> Vec<(f64, usize)> {
 /// Cross-entropy of student rows against teacher distributions, with its gradient.
 ///
 /// Row r of the student meets the rows `targets_of[r]` of `targets`. Returns each row's summed cross-entropy; `raw`
-/// becomes the gradient of `weight` times the sum of them all with respect to `scale raw + shift`.
+/// becomes the gradient of their sum, each times `weights[r]`, with respect to `scale raw + shift`.
 pub fn cross_entropy(
     raw: &mut Tensor,
     scale: f64,
     shift: &Tensor,
     targets: &Tensor,
     targets_of: &[Vec<usize>],
-    weight: f64,
+    weights: &[f64],
 ) -> Vec<f64> {
+    assert_eq!(weights.len(), targets_of.len(), "one weight for each student row");
     assert_eq!((raw.rows(), raw.columns()), (targets_of.len(), targets.columns()), "student rows and teacher columns");
     on_device!(targets, T => cpu_ce::forward_backward(
-        targets.device().as_cpu(), T::slice_mut(raw), scale, T::slice(shift), T::slice(targets), targets_of, weight,
+        targets.device().as_cpu(), T::slice_mut(raw), scale, T::slice(shift), T::slice(targets), targets_of, weights,
     ), cuda => {
         let mut d_logits = raw.device().empty(raw.shape());
-        let losses = gpu::cross_entropy(cuda, raw, scale, shift, targets, targets_of, weight, &mut d_logits);
+        let losses = gpu::cross_entropy(cuda, raw, scale, shift, targets, targets_of, weights, &mut d_logits);
         *raw = d_logits;
         losses
     })

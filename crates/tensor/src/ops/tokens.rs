@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use crate::cpu::{on_device, patchify as cpu_patchify, tokens as cpu};
-use crate::cuda::{UploadedPixels, tokens as gpu};
+use crate::cpu::{on_device, patchify as cpu_patchify, reduce, residual as cpu_residual, tokens as cpu};
+use crate::cuda::{UploadedPixels, prototypes as gpu_prototypes, residual as gpu_residual, tokens as gpu};
 use crate::device::Device;
-use crate::ops::residual::assert_stream;
+use crate::ops::residual::{assert_stream, gather};
 use crate::rows::Rows;
 use crate::tensor::Tensor;
 
@@ -228,6 +228,35 @@ pub fn assemble_tokens_backward(
         dx.device().as_cpu(), layout, T::slice(dx), T::slice_mut(&mut d_patches), T::slice_mut(d_class), T::slice_mut(d_position),
     ), cuda => gpu::assemble_backward(cuda, layout, dx, [&mut d_patches, d_class, d_position]));
     d_patches
+}
+
+/// Puts `value` [dim] into the named rows of `x`, activations: the embeddings of masked patches become the mask token.
+pub fn replace_rows(x: &mut Tensor, rows: &Rows, value: &Tensor) {
+    assert_eq!((x.rows(), x.columns()), (rows.source_rows(), value.len()), "rows to replace");
+    assert_eq!(x.dtype(), x.device().dtype(), "activations");
+    on_device!(
+        x,
+        T => cpu_residual::fill_rows(T::slice_mut(x), rows, T::slice(value)),
+        cuda => gpu_residual::fill_rows(cuda, x, rows, Some(value)),
+    );
+}
+
+/// The derivative of [`replace_rows`]: adds the gradient of the named rows to that of the value, and takes it from `dx`.
+pub fn replace_rows_backward(dx: &mut Tensor, rows: &Rows, d_value: &mut Tensor) {
+    let replaced = gather(dx, rows, 1.0);
+    on_device!(
+        dx,
+        T => {
+            let cpu = replaced.device().as_cpu();
+            reduce::add_column_sums(cpu, T::slice(&replaced), replaced.columns(), T::slice_mut(d_value));
+            let nothing = vec![T::ZERO; replaced.columns()];
+            cpu_residual::fill_rows(T::slice_mut(dx), rows, &nothing);
+        },
+        cuda => {
+            gpu_prototypes::column_sums(cuda, &replaced, d_value);
+            gpu_residual::fill_rows(cuda, dx, rows, None);
+        },
+    );
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! From pixels to packed tokens.
 
 use tensor::ops::{Grid, PixelData, Pixels, TokenLayout};
-use tensor::{Device, ops};
+use tensor::{Device, Rows, ops};
 
 use crate::{Operation, Outputs, exact, normal, stream, values};
 
@@ -9,6 +9,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     vec![
         Operation { name: "patchify", tolerance: 0.0, run: patchify },
         Operation { name: "tokens", tolerance: 1e-6, run: assemble },
+        Operation { name: "masked patches", tolerance: 1e-6, run: mask },
     ]
 }
 
@@ -53,4 +54,20 @@ fn assemble_of(d: &Device, dim: usize) -> Outputs {
         ("d_class", d_class.to_f64()),
         ("d_position", d_position.to_f64()),
     ]
+}
+
+fn mask(d: &Device) -> Outputs {
+    let some = |count: usize| Rows::single(count, (0..count).filter(|row| row % 7 < 3).collect());
+    let rows = [(300, 48, some(300)), (90, 44, some(90)), (5, 48, Rows::single(5, vec![])), (3, 48, Rows::one_each(3))];
+    rows.iter().flat_map(|(count, dim, rows)| mask_of(d, *count, *dim, rows)).collect()
+}
+
+fn mask_of(d: &Device, count: usize, dim: usize, rows: &Rows) -> Outputs {
+    let (mut x, mut dx) = (normal(d, 1, &[count, dim]), normal(d, 2, &[count, dim]));
+    ops::replace_rows(&mut x, rows, &exact(d, 3, &[1, dim]));
+    let mut d_value = exact(d, 4, &[1, dim]);
+    ops::replace_rows_backward(&mut dx, rows, &mut d_value);
+    // Where all rows are masked nothing is left of it, and one has no largest element to compare by.
+    let above_zero = dx.to_f64().iter().map(|dx| 1.0 + dx).collect();
+    vec![("x", x.to_f64()), ("1 + dx", above_zero), ("d_value", d_value.to_f64())]
 }

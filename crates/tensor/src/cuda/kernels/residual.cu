@@ -96,6 +96,14 @@ __device__ __forceinline__ void scatter_add(const T* compact, const int* source_
     }
 SCATTER_ADD(act) SCATTER_ADD(res)
 
+// x[source_of[r]] = value, or zero where there is none.
+extern "C" __global__ void fill_rows(const float* value, const int* source_of, i64 rows, int dim, act* x) {
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= rows * dim) return;
+    int c = (int)(i % dim);
+    x[mapped(source_of, i / dim) * dim + c] = from_float<act>(value ? value[c] : 0.0f);
+}
+
 // Some segments of a packed matrix: segment s is rows starts[s].. of it and offsets[s]..offsets[s + 1] of the compact
 // one, in the same order. As cuda/rows.rs writes it.
 struct Segments {

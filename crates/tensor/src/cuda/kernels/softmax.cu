@@ -81,14 +81,15 @@ template <int WIDTH> __device__ __forceinline__ void load_some(const float* p, f
     else x[0] = p[0];
 }
 
-// Row r meets the teacher rows targets_of[2 r] and targets_of[2 r + 1] (-1: none): both are summed while they are read.
+// Row r meets the teacher rows terms[3 r] and terms[3 r + 1] (-1: none): both are summed while they are read. terms[3 r + 2]
+// holds the bits of its weight.
 // losses[r] = sum over its targets of -sum_k q_k ln p_k; d_logits = weight (n p - sum q), the gradient with respect to
 // scale raw + shift, in the type that the matrix products after it read. The first `held` logits of a row wait for the
 // second pass in shared memory: of 65536 an eighth does not fit. A thread takes WIDTH columns at a time.
 template <int WIDTH>
 __device__ __forceinline__ void
     row_cross_entropy(const float* __restrict__ raw, float scale, const float* __restrict__ shift,
-                      const float* __restrict__ targets, const int* targets_of, float weight, int columns, int held,
+                      const float* __restrict__ targets, const int* terms, int columns, int held,
                       act* __restrict__ d_logits, float* losses) {
     extern __shared__ __align__(16) float logits[];
     __shared__ float scratch[32];
@@ -108,7 +109,9 @@ __device__ __forceinline__ void
     }
     float lse = log_of_sum(most, sum, scratch), loss = 0.0f;
 
-    int first = targets_of[2 * blockIdx.x], second = targets_of[2 * blockIdx.x + 1];
+    terms += 3 * blockIdx.x;
+    int first = terms[0], second = terms[1];
+    float weight = __int_as_float(terms[2]);
     const float* q1 = targets + (i64)first * columns;
     const float* q2 = targets + (i64)second * columns;
     float pairs = (first >= 0) + (second >= 0);
@@ -137,12 +140,12 @@ __device__ __forceinline__ void
 }
 
 extern "C" __global__ void __launch_bounds__(1024, 1)
-    cross_entropy_by_4(const float* raw, float scale, const float* shift, const float* targets, const int* targets_of,
-                       float weight, int columns, int held, act* d_logits, float* losses) {
-    row_cross_entropy<4>(raw, scale, shift, targets, targets_of, weight, columns, held, d_logits, losses);
+    cross_entropy_by_4(const float* raw, float scale, const float* shift, const float* targets, const int* terms,
+                       int columns, int held, act* d_logits, float* losses) {
+    row_cross_entropy<4>(raw, scale, shift, targets, terms, columns, held, d_logits, losses);
 }
 extern "C" __global__ void __launch_bounds__(1024, 1)
-    cross_entropy_by_1(const float* raw, float scale, const float* shift, const float* targets, const int* targets_of,
-                       float weight, int columns, int held, act* d_logits, float* losses) {
-    row_cross_entropy<1>(raw, scale, shift, targets, targets_of, weight, columns, held, d_logits, losses);
+    cross_entropy_by_1(const float* raw, float scale, const float* shift, const float* targets, const int* terms,
+                       int columns, int held, act* d_logits, float* losses) {
+    row_cross_entropy<1>(raw, scale, shift, targets, terms, columns, held, d_logits, losses);
 }

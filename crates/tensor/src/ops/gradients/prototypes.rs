@@ -45,20 +45,20 @@ fn distributions(seed: u64, rows: usize, count: usize) -> Tensor {
 #[test]
 fn cross_entropy_differentiates_by_logits_and_shift() {
     let d = device();
-    let (scale, weight) = (1.7, 0.3);
+    let (scale, weights) = (1.7, [0.3, 0.8, 0.5, -0.2]);
     let targets = distributions(5, 3, 6);
     let targets_of = [vec![2], vec![0, 1], vec![], vec![1, 2]];
     let (raw, shift) = (normal(&d, 1, &[4, 6]), normal(&d, 2, &[6]));
     let mut d_raw = raw.duplicate();
-    ops::cross_entropy(&mut d_raw, scale, &shift, &targets, &targets_of, weight);
+    ops::cross_entropy(&mut d_raw, scale, &shift, &targets, &targets_of, &weights);
     let d_shift = ops::column_sums(&d_raw);
     let scaled: Vec<f64> = d_raw.to_f64().iter().map(|d| scale * d).collect();
     d_raw.copy_from_f64(&scaled);
     check_loss(
         vec![raw, shift],
         |t| {
-            let losses = ops::cross_entropy(&mut t[0].duplicate(), scale, &t[1], &targets, &targets_of, weight);
-            weight * losses.iter().sum::<f64>()
+            let losses = ops::cross_entropy(&mut t[0].duplicate(), scale, &t[1], &targets, &targets_of, &weights);
+            losses.iter().zip(weights).map(|(loss, weight)| weight * loss).sum()
         },
         vec![Returned(d_raw), Returned(d_shift)],
     );
@@ -77,7 +77,7 @@ fn student(t: &[Tensor], tau: f64, centre: &Tensor, targets: &Tensor, vmf: bool)
     let centred: Vec<f64> = shift.to_f64().iter().zip(&centre.to_f64()).map(|(s, c)| s - c).collect();
     shift.copy_from_f64(&centred);
     let mut logits = ops::prototype_logits(&t[0], &t[1], &t[2]);
-    let losses = ops::cross_entropy(&mut logits.raw, 1.0 / tau, &shift, targets, &targets_of, weight);
+    let losses = ops::cross_entropy(&mut logits.raw, 1.0 / tau, &shift, targets, &targets_of, &[weight; 3]);
     let (mut dg, mut dv) = (held(&t[1]), held(&t[2]));
     logits.hold_gradient_of_scaled(1.0 / tau);
     if vmf {

@@ -2,6 +2,7 @@
 
 use super::Gradient::{Added, Returned};
 use super::{check, device, held, normal};
+use crate::Rows;
 use crate::ops::{self, Grid, TokenLayout};
 
 #[test]
@@ -23,4 +24,25 @@ fn tokens_differentiate_by_patches_class_and_positions() {
             vec![Returned(d_patches), Added(d_class), Added(d_position)]
         },
     );
+}
+
+#[test]
+fn masked_patches_hand_their_gradient_to_the_mask_token() {
+    let d = device();
+    for masked in [vec![0, 3, 4], vec![], vec![0, 1, 2, 3, 4]] {
+        let rows = Rows::single(5, masked);
+        check(
+            vec![normal(&d, 1, &[5, 3]), normal(&d, 2, &[1, 3])],
+            |t| {
+                let mut x = t[0].duplicate();
+                ops::replace_rows(&mut x, &rows, &t[1]);
+                x
+            },
+            |t, dy| {
+                let (mut dx, mut d_value) = (dy.duplicate(), held(&t[1]));
+                ops::replace_rows_backward(&mut dx, &rows, &mut d_value);
+                vec![Returned(dx), Added(d_value)]
+            },
+        );
+    }
 }

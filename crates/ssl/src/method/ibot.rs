@@ -1,0 +1,445 @@
+//! iBOT: DINO on class tokens, and the same self-distillation on patches that the student does not see.
+//!
+//! The student sees the global views with some patches masked, and the local ones whole. Its class tokens are trained as
+//! DINO's are ([`Dino`]); each masked patch is compared with the teacher's token of the same patch, which the teacher has
+//! seen:
+//!
+//! ```text
+//! loss = lambda_1 class + lambda_2 patch
+//! patch = mean over images and global views of 1 / max(1, masked) sum over masked patches of -sum_k q_k ln p_k
+//! ```
+//!
+//! Patches have a centre and a temperature of their own, and prototypes of their own unless the head is shared. Both of the
+//! paper's switches apply to both kinds of token: with vMF prototypes this is iBOT-vMF.
+
+use std::ops::Range;
+
+use model::{Layout, Masked, ParamSpec, PrototypeLayer, Readout, Tokens, VitConfig, VitInput};
+use random::{Key, Purpose};
+use tensor::{Device, ParamId, ParamSet, Rows, Tensor, ops};
+use train::curve::Curve;
+use train::optimizer::Treatment;
+use train::reduce::Reduce;
+use train::run::Record;
+use train::state::{SavedState, State, StateError};
+use train::{Position, StepError};
+
+use super::dino::{Dino, DinoOptions};
+use super::{Method, MethodSpec, Networks, StepPart};
+use crate::health::{Finding, Health, Moment};
+use crate::learner::LearnError;
+use crate::loss::{Terms, TokenLoss};
+use crate::mask::{GridSize, MaskOptions};
+use crate::recipe::{Prototypes, Recipe};
+use crate::target::Side;
+use crate::view_plan::{ViewPlan, Viewer};
+
+/// What stands for a masked patch.
+const MASK_TOKEN: &str = "mask_token";
+/// Prototypes of patches, where they have their own.
+const PATCH_PROTOTYPES: &str = "head.last_layer2";
+/// The patches' centre in a checkpoint.
+const PATCH_CENTER: &str = "patch_center";
+/// The first choices of patches in a checkpoint.
+const PATCH_ASSIGNMENTS: &str = "patch_assignments";
+/// Values of logits that are made at once: patches are many, and go through the prototypes in pieces.
+const LOGITS_AT_ONCE: usize = 1 << 26;
+
+/// What [`Ibot`] is made from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IbotOptions {
+    /// Views, head, and what class tokens need.
+    pub class: DinoOptions,
+    /// Rows and columns of patches of a global view.
+    pub grid: GridSize,
+    /// How many prototypes patches have of their own; none where they share those of the class tokens.
+    pub own_prototypes: Option<usize>,
+    /// Temperature of the teacher's patches, by epoch.
+    pub patch_temperature: Curve,
+    /// First epoch that this temperature is counted from.
+    pub patch_temperature_from: u64,
+    /// How masks are drawn.
+    pub masks: MaskOptions,
+    /// Seed of the masks.
+    pub seed: u64,
+    /// lambda_1.
+    pub class_weight: f64,
+    /// lambda_2.
+    pub patch_weight: f64,
+}
+
+impl IbotOptions {
+    /// Those of a recipe.
+    pub fn of(recipe: &Recipe) -> Self {
+        let (size, patch) = (recipe.global_size(), recipe.patch_size());
+        Self {
+            class: DinoOptions::of(recipe),
+            grid: (size.height / patch, size.width / patch),
+            own_prototypes: (!recipe.shared_head()).then(|| recipe.patch_out_dim()),
+            patch_temperature: Curve::Ramp {
+                from: recipe.warmup_teacher_patch_temp(),
+                to: recipe.teacher_patch_temp(),
+                points: recipe.warmup_teacher_temp_epochs() as u64,
+            },
+            patch_temperature_from: recipe.mask_start_epoch() as u64,
+            masks: MaskOptions {
+                shape: recipe.mask_shape(),
+                masked_views: recipe.masked_views(),
+                ratio: recipe.mask_ratio(),
+                first_epoch: recipe.mask_start_epoch() as u64,
+            },
+            seed: recipe.seed(),
+            class_weight: recipe.class_loss_weight(),
+            patch_weight: recipe.patch_loss_weight(),
+        }
+    }
+
+    fn patches(&self) -> usize {
+        self.grid.0 * self.grid.1
+    }
+
+    fn patch_prototypes(&self) -> usize {
+        self.own_prototypes.unwrap_or(self.class.head.prototypes)
+    }
+}
+
+impl MethodSpec for IbotOptions {
+    fn build(&self, layout: &mut Layout, vit: &VitConfig, device: &Device) -> Result<Box<dyn Method>, LearnError> {
+        Ok(Box::new(Ibot::new(layout, vit, device, self.clone())?))
+    }
+
+    fn views(&self) -> ViewPlan {
+        self.class.views()
+    }
+
+    fn reads(&self) -> Tokens {
+        Tokens::All
+    }
+
+    fn output_values(&self, student_rows: usize, teacher_rows: usize) -> usize {
+        let hidden = teacher_rows * self.patches() * (2 * self.class.head.hidden + self.class.head.bottleneck);
+        let masked = (self.masks.ratio.high * (teacher_rows * self.patches()) as f64) as usize;
+        // Of the teacher logits and targets, of the student logits, and what its projector keeps of masked patches.
+        let piece = masked.min(piece_rows(self.patch_prototypes()));
+        let patches = hidden.max(piece * (3 * self.patch_prototypes() + 5 * self.class.head.hidden));
+        self.class.output_values(student_rows, teacher_rows) + patches
+    }
+}
+
+/// The method.
+#[derive(Debug)]
+pub struct Ibot {
+    options: IbotOptions,
+    class: Dino,
+    mask_token: ParamId,
+    /// Those of patches, where they have their own.
+    own_prototypes: Option<PrototypeLayer>,
+    loss: TokenLoss,
+    health: Health,
+    /// The step that is under way, and after it the last one.
+    step: PatchReport,
+}
+
+/// What a step says of patches.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct PatchReport {
+    class_loss: f64,
+    loss: f64,
+    teacher_entropy: f64,
+    masked: f64,
+    assignments: Vec<usize>,
+}
+
+/// The patches of some images that the student does not see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Masks {
+    /// For each global view, view by view over the images: its masked patches in ascending order.
+    pub of_views: Vec<Vec<usize>>,
+}
+
+impl Masks {
+    /// Masked patches in all.
+    pub fn count(&self) -> usize {
+        self.of_views.iter().map(Vec::len).sum()
+    }
+
+    /// Their rows in a matrix with `rows_of_view` rows for each global view, the patches from `first` on.
+    fn rows(&self, rows_of_view: usize, first: usize) -> Vec<usize> {
+        let of_view = |(view, patches): (usize, &Vec<usize>)| {
+            patches.iter().map(move |patch| view * rows_of_view + first + patch).collect::<Vec<_>>()
+        };
+        self.of_views.iter().enumerate().flat_map(of_view).collect()
+    }
+
+    /// What each masked patch weighs: all of a view together as much as one view does.
+    fn weights(&self, of_view: f64) -> Vec<f64> {
+        self.of_views.iter().flat_map(|patches| vec![of_view / patches.len().max(1) as f64; patches.len()]).collect()
+    }
+}
+
+/// Rows whose logits over so many prototypes are made at once.
+fn piece_rows(prototypes: usize) -> usize {
+    (LOGITS_AT_ONCE / prototypes).max(1)
+}
+
+/// Neighbouring pieces of `count` rows.
+fn pieces(count: usize, at_once: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..count).step_by(at_once).map(move |first| first..count.min(first + at_once))
+}
+
+impl Ibot {
+    /// Adds the parameters of the head, of patch prototypes and of the mask token to a layout.
+    pub fn new(
+        layout: &mut Layout,
+        vit: &VitConfig,
+        device: &Device,
+        options: IbotOptions,
+    ) -> Result<Self, vmf::Error> {
+        let class = Dino::new(layout, device, options.class.clone())?;
+        let p = options.class.head.bottleneck;
+        let own_prototypes =
+            options.own_prototypes.map(|count| PrototypeLayer::new(layout, PATCH_PROTOTYPES, count, p));
+        let mask_token = layout.add(MASK_TOKEN, &[1, vit.dim], model::Init::Constant(0.0));
+        let DinoOptions { target, student_temperature, .. } = options.class;
+        let loss = TokenLoss::new(device, options.patch_prototypes(), p, target, student_temperature)?;
+        let (health, step) = (Health::default(), PatchReport::default());
+        Ok(Self { options, class, mask_token, own_prototypes, loss, health, step })
+    }
+
+    /// The centre of class tokens, and that of patches.
+    pub fn centers(&self) -> (&Tensor, &Tensor) {
+        (self.class.loss().target().center(), self.loss.target().center())
+    }
+
+    /// Mean loss of class tokens and of masked patches in the last step.
+    pub fn losses(&self) -> (f64, f64) {
+        (self.step.class_loss, self.step.loss)
+    }
+
+    fn prototypes(&self) -> &PrototypeLayer {
+        self.own_prototypes.as_ref().unwrap_or(&self.class.head().prototypes)
+    }
+
+    fn patch_temperature(&self, at: Position) -> f64 {
+        self.options.patch_temperature.at(at.epoch.saturating_sub(self.options.patch_temperature_from))
+    }
+
+    /// The masks of some images of an epoch, each drawn from the key of its image and view.
+    pub fn draw_masks(&self, keys: &[u64], epoch: u64) -> Masks {
+        let key = Key::new(self.options.seed, Purpose::Mask).epoch(epoch);
+        let views = self.options.class.views.seen_by(Viewer::Teacher);
+        let of_view = |&view: &usize| {
+            let drawn = move |&sample: &u64| {
+                self.options.masks.draw(key.sample(sample).view(view as u32), epoch, self.options.grid)
+            };
+            keys.iter().map(drawn)
+        };
+        Masks { of_views: views.iter().flat_map(of_view).collect() }
+    }
+
+    /// As many masked patches as there can be.
+    fn largest_masks(&self, images: usize) -> Masks {
+        let views = self.options.class.views.seen_by(Viewer::Teacher).len();
+        let most = (self.options.masks.ratio.high * self.options.patches() as f64) as usize;
+        Masks { of_views: vec![(0..most).collect(); views * images] }
+    }
+
+    /// [`Method::add_gradient`] with these masks.
+    pub fn add_gradient_masked(
+        &mut self,
+        networks: &Networks<'_>,
+        part: &StepPart<'_>,
+        masks: &Masks,
+        gradient: &mut ParamSet,
+    ) -> Result<f64, StepError> {
+        let Networks { device, vit, student, teacher } = *networks;
+        let readout = Readout { tokens: Tokens::All, ..Readout::default() };
+        let mut seen = vit.read(teacher, device, &part.views.seen_by(Viewer::Teacher), &readout)?;
+        let seen = seen.swap_remove(0);
+        let (views, patches) = (masks.of_views.len(), self.options.patches());
+        let of_views = Rows::all(std::iter::repeat_n(1 + patches, views));
+        let class_targets = ops::gather(&seen, &of_views.first_of_each(), 1.0);
+        let projector = &self.class.head().projector;
+        let targets = projector.infer(teacher, &ops::gather(&seen, &of_views.all_but_first(), 1.0));
+        drop(seen);
+        self.observe_patches(teacher, &targets, part.at);
+
+        let images = part.views.seen_by(Viewer::Student);
+        let all_patches: usize = images.iter().map(|group| group.count * group.patches(vit.config().patch)).sum();
+        let masked = Rows::single(all_patches, masks.rows(patches, 0));
+        let masked = (masks.count() > 0).then_some(Masked { patches: &masked, token: self.mask_token });
+        let input = VitInput { images: &images, drop_path: part.drop_path, masked };
+        let (tokens, saved) = vit.forward(student, device, &input, Tokens::All)?;
+        let of_student = Rows::all(
+            images.iter().flat_map(|group| std::iter::repeat_n(1 + group.patches(vit.config().patch), group.count)),
+        );
+        let class_rows = of_student.first_of_each();
+        let class = ops::gather(&tokens, &class_rows, 1.0);
+
+        let weight = self.options.class_weight;
+        let (d_class, class_loss) = self.class.class_loss(networks, part, (class, class_targets), weight, gradient)?;
+        let mut d_tokens = device.zeros(tokens.shape());
+        ops::scatter_add(&d_class, &class_rows, 1.0, &mut d_tokens);
+        let patch_loss = self.patch_loss(networks, part, masks, (&tokens, &targets), &mut d_tokens, gradient)?;
+        drop((tokens, targets));
+        vit.backward(student, saved, &d_tokens, gradient);
+        self.step.class_loss += class_loss / self.options.class_weight;
+        self.step.loss += patch_loss / self.options.patch_weight;
+        self.step.masked += masks.count() as f64 / (views * patches) as f64 * share(part);
+        Ok(class_loss + patch_loss)
+    }
+
+    /// Notes what the centre of patches moves towards, by all patches that the teacher sees, masked or not.
+    fn observe_patches(&mut self, teacher: &ParamSet, targets: &Tensor, at: Position) {
+        let (count, tau) = (targets.rows(), self.patch_temperature(at));
+        for piece in pieces(count, piece_rows(self.options.patch_prototypes())) {
+            let weight = piece.len();
+            let y = ops::gather(targets, &Rows::range(count, piece), 1.0);
+            let prototypes = self.prototypes();
+            let (logits, magnitude) = (prototypes.logits(teacher, &y), &teacher[prototypes.magnitude()]);
+            let side = self.loss.teacher(Side { logits, magnitude }, tau);
+            self.loss.observe(&side, weight);
+        }
+    }
+
+    /// Adds the gradient of the masked patches to that of the student's tokens; their share of the loss.
+    fn patch_loss(
+        &mut self,
+        networks: &Networks<'_>,
+        part: &StepPart<'_>,
+        masks: &Masks,
+        (tokens, targets): (&Tensor, &Tensor),
+        d_tokens: &mut Tensor,
+        gradient: &mut ParamSet,
+    ) -> Result<f64, StepError> {
+        let Networks { student, teacher, .. } = *networks;
+        let patches = self.options.patches();
+        let (of_student, of_teacher) = (masks.rows(1 + patches, 1), masks.rows(patches, 0));
+        let views = masks.of_views.len() / part.views.images().max(1);
+        let weights = masks.weights(self.options.patch_weight / (part.step_images * views) as f64);
+        let (count, tau) = (of_teacher.len(), self.patch_temperature(part.at));
+        let magnitude = self.prototypes().magnitude();
+        let mut loss = 0.0;
+        for piece in pieces(count, piece_rows(self.options.patch_prototypes())) {
+            let seen = ops::gather(targets, &Rows::single(targets.rows(), of_teacher[piece.clone()].to_vec()), 1.0);
+            let logits = self.prototypes().logits(teacher, &seen);
+            let side = self.loss.teacher(Side { logits, magnitude: &teacher[magnitude] }, tau);
+            let distributions = self.loss.targets(&side)?;
+            drop(side);
+
+            let rows = Rows::single(tokens.rows(), of_student[piece.clone()].to_vec());
+            let projector = &self.class.head().projector;
+            let projected = projector.forward(student, ops::gather(tokens, &rows, 1.0));
+            let logits = self.prototypes().logits(student, &projected.y);
+            let predictions = Side { logits, magnitude: &student[magnitude] };
+            let terms = Terms::one_to_one(weights[piece.clone()].to_vec());
+            let (d_logits, of_piece) =
+                self.loss.cross_entropy(predictions, &distributions, &terms, &mut gradient[magnitude])?;
+            loss += of_piece;
+            let dy = self.prototypes().backward(student, &projected.y, d_logits, gradient);
+            let d_rows = self.class.head().projector.backward(student, projected, &dy, gradient);
+            ops::scatter_add(&d_rows, &rows, 1.0, d_tokens);
+            self.step.teacher_entropy += piece.len() as f64 / count as f64 * share(part) * distributions.entropy;
+            self.step.assignments.extend(distributions.assignments);
+        }
+        Ok(loss)
+    }
+}
+
+/// The share of a part in its step.
+fn share(part: &StepPart<'_>) -> f64 {
+    part.views.images() as f64 / part.step_images as f64
+}
+
+impl Method for Ibot {
+    fn views(&self) -> &ViewPlan {
+        self.class.views()
+    }
+
+    fn treatment(&self, id: ParamId, spec: &ParamSpec) -> Treatment {
+        match &self.own_prototypes {
+            Some(own) if [own.magnitude(), own.direction()].contains(&id) => {
+                let usual = Treatment::usual(spec);
+                let is_length = id == own.magnitude();
+                let trained = !is_length || self.options.class.target.prototypes != Prototypes::L2;
+                let decays = usual.decays && (!is_length || self.options.class.decay_magnitude);
+                Treatment { trained, decays, frozen_at_first: true, ..usual }
+            }
+            _ => self.class.treatment(id, spec),
+        }
+    }
+
+    fn start_step(&mut self) {
+        self.class.start_step();
+        self.loss.target_mut().start_step();
+        self.step = PatchReport::default();
+    }
+
+    fn add_gradient(
+        &mut self,
+        networks: &Networks<'_>,
+        part: &StepPart<'_>,
+        gradient: &mut ParamSet,
+    ) -> Result<f64, StepError> {
+        let masks = if networks.device.is_planner() {
+            self.largest_masks(part.keys.len())
+        } else {
+            self.draw_masks(part.keys, part.at.epoch)
+        };
+        self.add_gradient_masked(networks, part, &masks, gradient)
+    }
+
+    fn is_frozen(&self, at: Position) -> bool {
+        self.class.is_frozen(at)
+    }
+
+    fn end_step(&mut self, _: f64, reduce: &mut dyn Reduce) -> Result<(), StepError> {
+        let PatchReport { class_loss, loss, teacher_entropy, masked, .. } = self.step;
+        let everywhere = reduce.gather(&[class_loss, loss, teacher_entropy, masked])?;
+        let sum = |i: usize| everywhere.iter().map(|rank| rank[i]).sum::<f64>();
+        let assignments = std::mem::take(&mut self.step.assignments);
+        self.health.observe(&assignments);
+        let [class_loss, loss, teacher_entropy, masked] = [0, 1, 2, 3].map(sum);
+        self.step = PatchReport { class_loss, loss, teacher_entropy, masked, assignments };
+        self.loss.target_mut().end_step(reduce)?;
+        self.class.end_step(class_loss, reduce)
+    }
+
+    fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Finding) {
+        let PatchReport { class_loss, loss, teacher_entropy, masked, .. } = self.step;
+        let total = self.options.class_weight * class_loss + self.options.patch_weight * loss;
+        let (record, finding) = self.class.vitals_with(student, moment, record, total);
+        let magnitude = &student[self.prototypes().magnitude()];
+        let patches = self.health.vitals(loss, teacher_entropy, magnitude, self.options.class.student_temperature);
+        let record = record
+            .number("class_loss", class_loss)
+            .number("patch_loss", loss)
+            .number("patch_teacher_entropy", teacher_entropy)
+            .whole("patch_prototypes_in_use", patches.prototypes_in_use as i64)
+            .number("patch_usage_perplexity", patches.usage_perplexity)
+            .number("masked_share", masked);
+        let finding = if finding.words.is_some() {
+            finding
+        } else {
+            moment.judge_patches(&patches, self.options.patch_prototypes())
+        };
+        (record, finding)
+    }
+
+    fn schedules(&self, at: Position, record: Record) -> Record {
+        self.class.schedules(at, record).number("patch_teacher_temperature", self.patch_temperature(at))
+    }
+
+    fn save<'a>(&'a self, state: &mut State<'a>) {
+        self.class.save(state);
+        self.loss.target().save(PATCH_CENTER, state);
+        state.value(PATCH_ASSIGNMENTS, self.health.assignments().collect::<Vec<u32>>());
+    }
+
+    fn restore(&mut self, saved: &SavedState<'_>) -> Result<(), StateError> {
+        self.class.restore(saved)?;
+        self.loss.target_mut().restore(PATCH_CENTER, saved)?;
+        self.health = Health::restore(saved.all_numbers(PATCH_ASSIGNMENTS)?.into_iter().map(|k| k as u32));
+        Ok(())
+    }
+}
