@@ -14,6 +14,36 @@ pub struct VitInput<'a> {
     pub drop_path: Option<&'a DropPath>,
     /// Patches that it does not see; all are seen where nothing is said.
     pub masked: Option<Masked<'a>>,
+    /// The tokens that go through the blocks; all of them where nothing is said.
+    pub kept: Option<&'a Kept>,
+}
+
+/// The tokens of a batch that go through the blocks: the others are left out of the packed matrix, and cost nothing.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// Among all tokens.
+    pub(crate) tokens: Rows,
+    /// Those of each image in the matrix of what is kept.
+    pub(crate) segments: Rows,
+}
+
+impl Kept {
+    /// Of each image, in order: the number of its patches, and the numbers of those that are kept, ascending; none where it
+    /// keeps all. Class tokens are always kept.
+    pub fn new<'a>(images: impl IntoIterator<Item = (usize, Option<&'a [usize]>)>) -> Self {
+        let (mut tokens, mut lengths, mut first) = (Vec::new(), Vec::new(), 0);
+        for (patches, kept) in images {
+            let before = tokens.len();
+            tokens.push(first);
+            match kept {
+                Some(kept) => tokens.extend(kept.iter().map(|patch| first + 1 + patch)),
+                None => tokens.extend(first + 1..=first + patches),
+            }
+            lengths.push(tokens.len() - before);
+            first += 1 + patches;
+        }
+        Self { tokens: Rows::some(first, &tokens), segments: Rows::all(lengths) }
+    }
 }
 
 /// Patches whose embedding is replaced by a mask token. They keep their positions.
@@ -28,7 +58,7 @@ pub struct Masked<'a> {
 impl<'a> VitInput<'a> {
     /// Images alone.
     pub fn images(images: &'a [Pixels<'a>]) -> Self {
-        Self { images, drop_path: None, masked: None }
+        Self { images, drop_path: None, masked: None, kept: None }
     }
 }
 

@@ -24,7 +24,7 @@ pub use classifier::Classifier;
 pub use config::{Arch, ConfigError, VitConfig};
 pub use drop_path::DropPath;
 pub use head::{Head, HeadConfig};
-pub use io::{Masked, Readout, Tokens, VitInput};
+pub use io::{Kept, Masked, Readout, Tokens, VitInput};
 pub use layout::{Init, Layout, ParamSpec};
 pub use projector::{Projected, Projector, ProjectorConfig};
 pub use prototypes::PrototypeLayer;

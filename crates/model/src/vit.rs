@@ -49,6 +49,8 @@ pub struct VitSaved {
     patches: Tensor,
     /// Masked patches and their token.
     masked: Option<(Rows, ParamId)>,
+    /// The tokens that went through the blocks, where not all did.
+    kept: Option<Rows>,
     blocks: Vec<BlockKept>,
     end: EndSaved,
 }
@@ -171,7 +173,11 @@ impl Vit {
         read: Tokens,
     ) -> Result<(Tensor, VitSaved), ConfigError> {
         let (tokens, patches) = self.cut(device, input.images)?;
-        let (x, rows) = self.embed(p, &tokens, &patches, input.masked);
+        let (mut x, mut rows) = self.embed(p, &tokens, &patches, input.masked);
+        if let Some(kept) = input.kept {
+            x = ops::gather(&x, &kept.tokens, 1.0);
+            rows = kept.segments.clone();
+        }
         let choice = |i| input.drop_path.map(|d| d.block(i));
         let of_step = |(i, block)| BlockOfStep::new(block, choice(i), &rows);
         let mut kept = Vec::with_capacity(self.blocks.len());
@@ -205,12 +211,13 @@ impl Vit {
             }
         };
         let masked = input.masked.map(|masked| (masked.patches.clone(), masked.token));
-        Ok((features, VitSaved { tokens, patches, masked, blocks: kept, end }))
+        let tokens_kept = input.kept.map(|kept| kept.tokens.clone());
+        Ok((features, VitSaved { tokens, patches, masked, kept: tokens_kept, blocks: kept, end }))
     }
 
     /// Adds the gradients of all parameters, from that of the tokens that were read. Nothing flows to the pixels.
     pub fn backward(&self, p: &ParamSet, saved: VitSaved, d_features: &Tensor, grads: &mut ParamSet) {
-        let VitSaved { tokens, patches, masked, blocks, end } = saved;
+        let VitSaved { tokens, patches, masked, kept, blocks, end } = saved;
         let mut dx = match (end, self.blocks.last()) {
             (EndSaved::Class { last, class, rows, statistics }, Some(block)) => {
                 let mut d_class = class.zeros_like();
@@ -230,6 +237,9 @@ impl Vit {
                 BlockKept::Input(x, branches) => BlockOfStep::with_branches(block, branches).recompute(p, x),
             };
             dx = block.backward(p, saved, dx, grads);
+        }
+        if let Some(kept) = kept {
+            dx = ops::scatter(&dx, &kept);
         }
         let (d_token, d_position) = grads.pair_mut(self.class_token, self.position);
         let mut d_patches = ops::assemble_tokens_backward(&tokens, &dx, d_token, d_position);

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Crops, Network, mixed_drop_path, normal, random_weights, tiny_head};
-use model::{DropPath, Masked, Tokens, VitInput};
+use model::{DropPath, Kept, Masked, Tokens, VitInput};
 use tensor::{ParamId, ParamSet, Rows};
 
 /// Allowed difference, relative to the largest element of a parameter's gradient.
@@ -21,13 +21,15 @@ struct Case {
     read: Tokens,
     /// Which patches are masked by the class token, which is as good a parameter as a mask token.
     masked: Option<Rows>,
+    /// Which tokens go through the blocks.
+    kept: Option<Kept>,
 }
 
 impl Case {
     fn new(layers: usize, batch_norm: bool, drop_path: Option<DropPath>) -> Self {
         let network = Network::new(tiny_head(layers, batch_norm));
         let projection = normal(77, Crops::COUNT * network.head.prototypes.count());
-        Self { network, crops: Crops::new(5), drop_path, projection, read: Tokens::Class, masked: None }
+        Self { network, crops: Crops::new(5), drop_path, projection, read: Tokens::Class, masked: None, kept: None }
     }
 
     /// The same with all tokens read.
@@ -37,8 +39,14 @@ impl Case {
     }
 
     /// The same with some patches masked.
-    fn masking(self, patches: Vec<usize>) -> Self {
-        Self { masked: Some(Rows::single(Crops::TOKENS - Crops::COUNT, patches)), ..self }
+    fn masking(self, patches: &[usize]) -> Self {
+        Self { masked: Some(Rows::some(Crops::TOKENS - Crops::COUNT, patches)), ..self }
+    }
+
+    /// The same with some patches left out.
+    fn keeping(self) -> Self {
+        let kept = [(4, Some(&[0, 2][..])), (4, None), (4, Some(&[])), (6, Some(&[1, 2, 5])), (6, None)];
+        Self { kept: Some(Kept::new(kept)), ..self }
     }
 
     fn masked(&self) -> Option<Masked<'_>> {
@@ -49,7 +57,12 @@ impl Case {
     fn loss(&self, p: &ParamSet) -> f64 {
         let Network { vit, head, device, .. } = &self.network;
         let images = self.crops.pixels();
-        let input = VitInput { drop_path: self.drop_path.as_ref(), masked: self.masked(), ..VitInput::images(&images) };
+        let input = VitInput {
+            drop_path: self.drop_path.as_ref(),
+            masked: self.masked(),
+            kept: self.kept.as_ref(),
+            ..VitInput::images(&images)
+        };
         let (features, _) = vit.forward(p, device, &input, self.read).unwrap();
         let (_, logits) = head.forward(p, features);
         logits.raw.to_f64().iter().zip(&self.projection).map(|(a, b)| a * b).sum()
@@ -59,7 +72,12 @@ impl Case {
     fn backward(&self, p: &ParamSet, grads: &mut ParamSet) {
         let Network { vit, head, device, .. } = &self.network;
         let images = self.crops.pixels();
-        let input = VitInput { drop_path: self.drop_path.as_ref(), masked: self.masked(), ..VitInput::images(&images) };
+        let input = VitInput {
+            drop_path: self.drop_path.as_ref(),
+            masked: self.masked(),
+            kept: self.kept.as_ref(),
+            ..VitInput::images(&images)
+        };
         let (features, saved) = vit.forward(p, device, &input, self.read).unwrap();
         let (projected, mut logits) = head.forward(p, features);
         logits.raw.copy_from_f64(&self.projection);
@@ -119,8 +137,13 @@ fn all_parameters_where_all_tokens_are_read() {
 fn all_parameters_where_patches_are_masked() {
     Case::new(3, false, Some(mixed_drop_path(0.7).0))
         .of_all_tokens()
-        .masking(vec![0, 3, 4, 11, 13, 23])
+        .masking(&[0, 3, 4, 11, 13, 23])
         .check("backbone.");
+}
+
+#[test]
+fn all_parameters_where_patches_are_left_out() {
+    Case::new(3, false, Some(mixed_drop_path(0.7).0)).keeping().check("backbone.");
 }
 
 #[test]

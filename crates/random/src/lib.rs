@@ -36,6 +36,8 @@ pub enum Purpose {
     Subset = 7,
     /// Which patches of a view are masked.
     Mask = 8,
+    /// Which patches of an anchor are kept.
+    Keep = 9,
 }
 
 /// Names one stream of random numbers.

@@ -4,7 +4,7 @@
 use model::{HeadConfig, VitConfig};
 
 use crate::recipe::Recipe;
-use crate::setup::vit_config;
+use crate::setup::{head_config, vit_config};
 
 /// The views of an image: two global ones of a size, and some local ones of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,14 +31,7 @@ pub fn per_image(vit: &VitConfig, head: &HeadConfig, views: &Views) -> f64 {
 /// that does not exist.
 pub(crate) fn of_recipe(recipe: &Recipe) -> Option<(f64, f64)> {
     let vit = vit_config(recipe).ok()?;
-    let head = HeadConfig {
-        inputs: vit.dim,
-        hidden: recipe.head_hidden(),
-        bottleneck: recipe.head_bottleneck(),
-        prototypes: recipe.out_dim(),
-        layers: recipe.head_layers(),
-        batch_norm: recipe.head_batch_norm(),
-    };
+    let head = head_config(recipe);
     let size = |s: crate::recipe::Size| (s.height, s.width);
     let global = size(recipe.global_size());
     let views = Views { global, local: size(recipe.local_size()), local_crops: recipe.local_crops() };

@@ -178,17 +178,33 @@ impl<M: Method + ?Sized> Learner<M> {
         let batch = keys.len();
         let step_images = batch * self.reduce.ranks();
         let parts = self.accumulate.min(batch);
-        let mut loss = 0.0;
-        for part in 0..parts {
+        let (plan, networks) = (
+            &self.views,
+            Networks { device: &self.device, vit: &self.vit, student: &self.student, teacher: &self.teacher },
+        );
+        // Each part with the residual branches of its rows. They are not taken apart where there is one part: the choices of
+        // all rows are many.
+        let of_part = |part: usize| {
             let images = part * batch / parts..(part + 1) * batch / parts;
-            let views = self.views.part(groups, batch, images.clone());
-            // Not taken apart where there is one part: the choices of all rows are many.
+            let views = plan.part(groups, batch, images.clone());
             let some = (parts > 1).then(|| drop_path.map(|d| d.segments(|row| views.contains_row(row)))).flatten();
+            (views, images, some)
+        };
+        let mut loss = 0.0;
+        if parts > 1 && self.method.surveys() {
+            for part in 0..parts {
+                let (views, images, some) = of_part(part);
+                let drop_path = some.as_ref().or(drop_path);
+                let part = StepPart { views, keys: &keys[images], step_images, drop_path, at };
+                self.method.survey(&networks, &part)?;
+            }
+            self.method.end_survey(&mut *self.reduce)?;
+        }
+        for part in 0..parts {
+            let (views, images, some) = of_part(part);
             let drop_path = some.as_ref().or(drop_path);
-            let networks =
-                Networks { device: &self.device, vit: &self.vit, student: &self.student, teacher: &self.teacher };
             let part = StepPart { views, keys: &keys[images], step_images, drop_path, at };
-            loss += self.method.add_gradient(&networks, &part, &mut self.gradient)?;
+            loss += self.method.add_gradient(&networks, &part, &mut *self.reduce, &mut self.gradient)?;
         }
         Ok(loss)
     }

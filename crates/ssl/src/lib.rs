@@ -4,7 +4,7 @@
 //! - [`mask`]: which patches the student does not see.
 //! - [`method`]: the methods, one file each, behind one trait.
 //! - [`view_plan`]: which views a step has and which network sees which.
-//! - [`target`], [`loss`]: the teacher's side of a loss, and the loss.
+//! - [`target`], [`loss`], [`sinkhorn`]: the teacher's side of a loss, and the loss.
 //! - [`learner`]: student, teacher and the step that trains them.
 //! - [`schedule`], [`health`], [`memory`]: what changes with time, whether the run learns, what it needs.
 //! - [`cost`], [`trial`]: what a step costs, by count and by the clock.
@@ -21,6 +21,7 @@ pub mod pretraining;
 pub mod recipe;
 pub mod schedule;
 pub mod setup;
+pub mod sinkhorn;
 pub mod target;
 pub mod trial;
 pub mod view_plan;

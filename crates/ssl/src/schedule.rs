@@ -1,10 +1,10 @@
 //! What changes while a run goes on, whatever the method: learning rate, weight decay, teacher momentum.
 
 use train::Position;
-use train::curve::{Curve, cosine};
+use train::curve::{Curve, cosine, cosine_from};
 use train::optimizer::StepValues;
 
-use crate::recipe::Recipe;
+use crate::recipe::{MethodName, Recipe};
 
 /// All schedules of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,10 +22,26 @@ impl Schedules {
     pub fn new(recipe: &Recipe) -> Self {
         let (n, total) = (recipe.steps_per_epoch(), recipe.total_steps());
         let warmup = ((recipe.warmup_epochs() * n as f64).round() as u64).min(total);
+        if recipe.method() == MethodName::Msn {
+            return Self::beyond_the_run(recipe, total, warmup);
+        }
         Self {
             lr: cosine(recipe.peak_lr(), recipe.min_lr(), total, warmup),
             weight_decay: cosine(recipe.weight_decay(), recipe.weight_decay_end(), total, 0),
             momentum: cosine(recipe.momentum_teacher(), recipe.momentum_teacher_end(), total, 0),
+        }
+    }
+
+    /// MSN's: longer than the run, which ends before they do; a learning rate that begins above zero, and a momentum that
+    /// rises evenly.
+    fn beyond_the_run(recipe: &Recipe, total: u64, warmup: u64) -> Self {
+        let horizon = (recipe.schedule_stretch() * total as f64) as u64;
+        let (peak, end) = (recipe.peak_lr(), recipe.min_lr());
+        let momentum = (recipe.momentum_teacher(), recipe.momentum_teacher_end());
+        Self {
+            lr: cosine_from(recipe.warmup_start() * peak, peak, end, horizon, warmup),
+            weight_decay: cosine(recipe.weight_decay(), recipe.weight_decay_end(), horizon, 0),
+            momentum: Curve::Ramp { from: momentum.0, to: momentum.1, points: horizon + 1 },
         }
     }
 
@@ -92,6 +108,22 @@ mod tests {
         close(s.weight_decay.at(1_000_799), 0.3999999999991, 5e-14);
         close(s.momentum.at(1_000_799), 0.99999999999999, 5e-15);
         assert!(s.momentum.at(1_000_799) < 1.0);
+    }
+
+    /// MSN ViT-S/16, 800 epochs: the values at its end that the specification lists.
+    #[test]
+    fn msns_schedules_end_before_they_are_over() {
+        let recipe = "method = \"msn\"\nepochs = 800\nbatch_size = 1024\nlr = 2.5e-4\nmin_lr = 1e-6\nwarmup_epochs = 15\n\
+            weight_decay = 0.04\nweight_decay_end = 0.4\nmomentum_teacher = 0.996";
+        let facts = Facts { images: 1_281_167, height: 375, width: 500, labelled: true, fingerprint: 7 };
+        let s = Schedules::new(&RawRecipe::from_toml(recipe, "test").unwrap().resolve(&facts).unwrap());
+        let (warmup, last) = (15 * 1251, 1_000_799);
+        close(s.lr.at(0), 2e-4 + 8e-4 / warmup as f64, 1e-15);
+        assert_eq!(s.lr.at(warmup - 1), 1e-3);
+        close(s.lr.at(last), 9.92e-5, 5e-8);
+        close(s.weight_decay.at(last), 0.3656, 5e-5);
+        assert_eq!(s.momentum.at(0), 0.996);
+        close(s.momentum.at(last), 0.9992, 5e-9);
     }
 
     #[test]

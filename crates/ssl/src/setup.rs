@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use data::LoaderConfig;
 use data::views::MultiCrop;
-use model::{ConfigError, VitConfig};
+use model::{ConfigError, HeadConfig, VitConfig};
 use tensor::ops::AdamW;
 use train::optimizer::OptimizerOptions;
 use train::{LoopOptions, Patience};
 
 use crate::learner::LearnerOptions;
-use crate::recipe::{OnCollapse, Recipe};
+use crate::recipe::{MethodName, OnCollapse, Recipe};
 
 /// Batches prepared ahead.
 pub(crate) const PREFETCH: usize = 4;
@@ -24,6 +24,18 @@ const RECORDS: u64 = 3;
 pub fn vit_config(recipe: &Recipe) -> Result<VitConfig, ConfigError> {
     let size = recipe.global_size();
     VitConfig::new(recipe.arch(), recipe.patch_size(), (size.height, size.width), recipe.channels())
+}
+
+/// The head of a recipe.
+pub fn head_config(recipe: &Recipe) -> HeadConfig {
+    HeadConfig {
+        inputs: recipe.arch().dim(),
+        hidden: recipe.head_hidden(),
+        bottleneck: recipe.head_bottleneck(),
+        prototypes: recipe.out_dim(),
+        layers: recipe.head_layers(),
+        batch_norm: recipe.head_batch_norm(),
+    }
 }
 
 /// The learner of a recipe.
@@ -59,7 +71,10 @@ pub fn loader_config(recipe: &Recipe) -> LoaderConfig {
             global_scale: scale(recipe.global_scale()),
             local_scale: scale(recipe.local_scale()),
             blur_sigma: (recipe.blur_sigma() / 20.0, recipe.blur_sigma()),
-            ..MultiCrop::default()
+            ..match recipe.method() {
+                MethodName::Dino | MethodName::Ibot => MultiCrop::dino(),
+                MethodName::Msn => MultiCrop::msn(),
+            }
         },
         channels: recipe.channels(),
         decoding: recipe.decoding(),

@@ -138,6 +138,11 @@ impl<'a> Part<'a> {
         self.images.len()
     }
 
+    /// The number of the first of them in the step.
+    pub fn first_image(&self) -> usize {
+        self.images.start
+    }
+
     /// Whether student row `row` of the whole step is one of these images.
     pub fn contains_row(&self, row: usize) -> bool {
         self.images.contains(&(row % self.batch))

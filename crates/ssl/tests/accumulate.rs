@@ -4,15 +4,21 @@ mod common;
 
 use std::sync::{Arc, Barrier, Mutex};
 
-use common::{dino, dino_options, learner_options};
+use common::{dino_options, learner_options};
 use model::{DropPath, HeadConfig, VitConfig};
 use random::{Key, Purpose};
 use ssl::learner::{Learner, LearnerOptions, StepInput};
-use ssl::method::dino::{Dino, DinoOptions};
-use ssl::recipe::{Centering, Prototypes};
+use ssl::mask::MaskOptions;
+use ssl::method::MethodSpec;
+use ssl::method::dino::DinoOptions;
+use ssl::method::ibot::IbotOptions;
+use ssl::method::msn::MsnOptions;
+use ssl::recipe::{Centering, Interval, MaskShape, Prototypes};
+use ssl::view_plan::{Sight, ViewGroup, ViewPlan};
 use tensor::ops::{PixelData, Pixels};
 use tensor::{CpuOptions, Device, DeviceError, ParamSet, Precision};
 use train::Position;
+use train::curve::Curve;
 use train::optimizer::StepValues;
 use train::reduce::Reduce;
 
@@ -21,23 +27,67 @@ const LOCALS: usize = 3;
 const GLOBAL: usize = 32;
 const LOCAL: usize = 16;
 
-const MODES: [(Prototypes, Centering); 3] = [
-    (Prototypes::None, Centering::Logit),
-    (Prototypes::Vmf, Centering::Logit),
-    (Prototypes::Vmf, Centering::Probability),
-];
+const HEAD: HeadConfig =
+    HeadConfig { inputs: 16, hidden: 24, bottleneck: 16, prototypes: 20, layers: 3, batch_norm: false };
 
-fn learner(mode: (Prototypes, Centering), accumulate: usize) -> Learner<Dino> {
-    let device = Device::cpu(CpuOptions { threads: Some(1), precision: Precision::F64 }).unwrap();
-    let vit = VitConfig { dim: 16, depth: 3, heads: 2, mlp_dim: 32, patch: 8, image: (GLOBAL, GLOBAL), channels: 3 };
-    let head = HeadConfig { inputs: 16, hidden: 24, bottleneck: 16, prototypes: 20, layers: 3, batch_norm: false };
-    let mut method: DinoOptions = dino_options(mode, head, (GLOBAL, LOCAL, LOCALS));
-    method.target.center_momentum = 0.5;
-    dino(&device, &LearnerOptions { accumulate, ..learner_options(vit, 3.0, 3) }, &method)
+/// Every method in several modes.
+fn methods() -> Vec<Arc<dyn MethodSpec>> {
+    let class = |mode| {
+        let mut class: DinoOptions = dino_options(mode, HEAD, (GLOBAL, LOCAL, LOCALS));
+        class.target.center_momentum = 0.5;
+        class
+    };
+    let plain = class((Prototypes::None, Centering::Logit));
+    let vmf = class((Prototypes::Vmf, Centering::Probability));
+    let ibot = |class: &DinoOptions, own_prototypes| IbotOptions {
+        class: class.clone(),
+        grid: (4, 4),
+        own_prototypes,
+        patch_temperature: Curve::Constant(0.05),
+        patch_temperature_from: 0,
+        masks: MaskOptions {
+            shape: MaskShape::Block,
+            masked_views: 0.7,
+            ratio: Interval { low: 0.2, high: 0.5 },
+            first_epoch: 0,
+        },
+        seed: 5,
+        class_weight: 1.0,
+        patch_weight: 0.8,
+    };
+    let global = ViewGroup { size: (GLOBAL, GLOBAL), sights: vec![Sight::Teacher, Sight::Student] };
+    let focal = ViewGroup { size: (LOCAL, LOCAL), sights: vec![Sight::Student; LOCALS] };
+    let msn = |prototypes, sinkhorn| MsnOptions {
+        views: ViewPlan::new(vec![global.clone(), focal.clone()], 3),
+        head: HEAD,
+        prototypes,
+        temperature: 0.1,
+        sharpening: 0.25,
+        sinkhorn,
+        me_max_weight: 1.0,
+        patch_drop: 0.3,
+        seed: 5,
+    };
+    vec![
+        Arc::new(plain.clone()),
+        Arc::new(class((Prototypes::Vmf, Centering::Logit))),
+        Arc::new(vmf.clone()),
+        Arc::new(ibot(&plain, None)),
+        Arc::new(ibot(&vmf, Some(12))),
+        Arc::new(msn(Prototypes::L2, true)),
+        Arc::new(msn(Prototypes::Vmf, false)),
+    ]
 }
 
-/// Trains on the images `from..to` of each step's batch. Losses, and at the end all weights and the centre.
-fn train(mut learner: Learner<Dino>, from: usize, to: usize) -> (Vec<f64>, Vec<f64>) {
+fn learner(method: &dyn MethodSpec, accumulate: usize) -> Learner {
+    let device = Device::cpu(CpuOptions { threads: Some(1), precision: Precision::F64 }).unwrap();
+    let vit = VitConfig { dim: 16, depth: 3, heads: 2, mlp_dim: 32, patch: 8, image: (GLOBAL, GLOBAL), channels: 3 };
+    let options = LearnerOptions { accumulate, ..learner_options(vit, 3.0, 3) };
+    Learner::new(&device, &options, |layout, vit, device| method.build(layout, vit, device)).unwrap()
+}
+
+/// Trains on the images `from..to` of each step's batch. Losses, and at the end all weights.
+fn train(mut learner: Learner, from: usize, to: usize) -> (Vec<f64>, Vec<f64>) {
     let values = StepValues { lr: 1e-2, weight_decay: 0.1, momentum: 0.9, frozen: false };
     let mut losses = Vec::new();
     for step in 0..4u64 {
@@ -55,15 +105,14 @@ fn train(mut learner: Learner<Dino>, from: usize, to: usize) -> (Vec<f64>, Vec<f
             Pixels { count, height: side, width: side, channels: 3, data: PixelData::Values(values) }
         };
         let groups = [pixels(2, GLOBAL, &globals), pixels(LOCALS, LOCAL, &locals)];
-        let keys = (0..2 + LOCALS).flat_map(|view| (from..to).map(move |b| (view, b))).map(|(view, b)| key(view, b));
-        let drop_path = DropPath::draw(0.4, 3, keys);
         let keys: Vec<u64> = (from as u64..to as u64).collect();
+        let rows = learner.views().student_keys(Key::new(step, Purpose::DropPath), &keys);
+        let drop_path = DropPath::draw(0.4, 3, rows);
         let input = StepInput { groups: &groups, keys: &keys, drop_path: Some(&drop_path) };
         losses.push(learner.step(&input, Position { step, epoch: 0 }, &values).unwrap().loss);
     }
     let mut end: Vec<f64> = learner.student.iter().flat_map(|t| t.to_f64()).collect();
     end.extend(learner.teacher.iter().flat_map(|t| t.to_f64()));
-    end.extend(learner.method.loss().target().center().to_f64());
     (losses, end)
 }
 
@@ -76,11 +125,11 @@ fn assert_same(what: &str, got: &(Vec<f64>, Vec<f64>), want: &(Vec<f64>, Vec<f64
 
 #[test]
 fn parts_add_up_to_the_whole_step() {
-    for mode in MODES {
-        let whole = train(learner(mode, 1), 0, BATCH);
+    for method in methods() {
+        let whole = train(learner(&*method, 1), 0, BATCH);
         // Uneven parts, one image each, and more parts than images.
         for parts in [2, 4, 6, 9] {
-            assert_same(&format!("{mode:?} in {parts}"), &train(learner(mode, parts), 0, BATCH), &whole);
+            assert_same(&format!("{method:?} in {parts}"), &train(learner(&*method, parts), 0, BATCH), &whole);
         }
     }
 }
@@ -132,21 +181,22 @@ impl Reduce for Threads {
 
 #[test]
 fn two_processes_with_half_the_batch_each_train_as_one() {
-    for mode in MODES {
-        let whole = train(learner(mode, 1), 0, BATCH);
+    for method in methods() {
+        let whole = train(learner(&*method, 1), 0, BATCH);
         // The second process takes its half in two parts, which changes nothing.
         let (brought, barrier) = (Arc::new(Mutex::new(vec![Vec::new(); 2])), Arc::new(Barrier::new(2)));
         let spawn = |rank: usize| {
             let threads = Threads { rank, brought: brought.clone(), barrier: barrier.clone() };
             let half = rank * BATCH / 2..(rank + 1) * BATCH / 2;
+            let method = method.clone();
             std::thread::spawn(move || {
-                train(learner(mode, 1 + rank).with_reduce(Box::new(threads)), half.start, half.end)
+                train(learner(&*method, 1 + rank).with_reduce(Box::new(threads)), half.start, half.end)
             })
         };
         let ranks = [spawn(0), spawn(1)].map(|thread| thread.join().unwrap());
         assert_eq!(ranks[0].1, ranks[1].1, "both hold the same weights, bit for bit");
         for rank in &ranks {
-            assert_same(&format!("{mode:?}"), rank, &whole);
+            assert_same(&format!("{method:?}"), rank, &whole);
         }
     }
 }

@@ -61,9 +61,10 @@ impl Method for Claims<Box<dyn Method>> {
         &mut self,
         networks: &Networks<'_>,
         part: &StepPart<'_>,
+        reduce: &mut dyn Reduce,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
-        self.inner.add_gradient(networks, part, gradient)
+        self.inner.add_gradient(networks, part, reduce, gradient)
     }
 
     fn is_frozen(&self, at: Position) -> bool {

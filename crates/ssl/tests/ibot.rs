@@ -62,7 +62,7 @@ fn the_loss_of_class_tokens_and_patches_is_the_printed_one() {
     let mut patch = loss();
     let all = patch.teacher(side(&values(36, 0.4, 0.29)), 0.07);
     patch.observe(&all, 36);
-    let rows = tensor::Rows::single(36, masked);
+    let rows = tensor::Rows::some(36, &masked);
     let targets = patch.teacher(side(&ops::gather(&values(36, 0.4, 0.29), &rows, 1.0)), 0.07);
     let targets = patch.targets(&targets).unwrap();
     let student = side(&ops::gather(&values(36, 0.2, 0.41), &rows, 1.0));

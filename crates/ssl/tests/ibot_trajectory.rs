@@ -66,6 +66,7 @@ impl Method for WithMasks {
         &mut self,
         n: &Networks<'_>,
         part: &StepPart<'_>,
+        _: &mut dyn Reduce,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
         self.0.add_gradient_masked(n, part, &masks(part.at.step), gradient)

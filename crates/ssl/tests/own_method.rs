@@ -75,6 +75,7 @@ impl Method for Distance {
         &mut self,
         networks: &Networks<'_>,
         part: &StepPart<'_>,
+        _: &mut dyn Reduce,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
         let Networks { device, vit, student, teacher } = *networks;

@@ -47,15 +47,19 @@ impl Rows {
         Self::of(source_rows, vec![rows.start], vec![0, rows.len()])
     }
 
-    /// Single rows of a matrix with `source_rows`, in ascending order, each a segment of its own.
+    /// Some rows of a matrix with `source_rows`, in ascending order; neighbours form a segment.
     ///
     /// # Panics
     /// When they are not ascending, or beyond the matrix.
-    pub fn single(source_rows: usize, rows: Vec<usize>) -> Self {
+    pub fn some(source_rows: usize, rows: &[usize]) -> Self {
         assert!(rows.is_sorted_by(|a, b| a < b), "rows in ascending order");
         assert!(rows.last().is_none_or(|&last| last < source_rows), "rows of a matrix of {source_rows}");
-        let offsets = (0..=rows.len()).collect();
-        Self::of(source_rows, rows, offsets)
+        let (mut starts, mut offsets) = (Vec::new(), vec![0]);
+        for neighbours in rows.chunk_by(|a, b| a + 1 == *b) {
+            starts.push(neighbours[0]);
+            offsets.push(offsets[offsets.len() - 1] + neighbours.len());
+        }
+        Self::of(source_rows, starts, offsets)
     }
 
     /// The segments whose flag is set.
@@ -167,7 +171,7 @@ mod tests {
         assert_eq!((rows.compact().source_rows(), rows.compact().count()), (7, 7));
         let range = Rows::range(9, 2..6);
         assert_eq!((range.source_rows(), range.count(), range.start(0)), (9, 4, 2));
-        let single = Rows::single(9, vec![1, 2, 7]);
-        assert_eq!((single.source_rows(), single.count(), single.start(2)), (9, 3, 7));
+        let some = Rows::some(9, &[1, 2, 7]);
+        assert_eq!((some.source_rows(), some.count(), some.segments(), some.start(1)), (9, 3, 2, 7));
     }
 }

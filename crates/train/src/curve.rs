@@ -25,6 +25,8 @@ pub enum Curve {
 /// Linear warm-up from 0 to `base`, then half a cosine from `base` towards `end`; one value per iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cosine {
+    /// Where the warm-up begins: at zero in its first iteration, or above it with the first one a step further.
+    start: Option<f64>,
     base: f64,
     end: f64,
     total: u64,
@@ -34,7 +36,12 @@ pub struct Cosine {
 /// The curve of `total` iterations, the first `warmup` of which rise linearly from 0 to `base`; from there half a cosine
 /// leads to `end`, which is the value of every iteration after the last.
 pub fn cosine(base: f64, end: f64, total: u64, warmup: u64) -> Curve {
-    Curve::Cosine(Cosine { base, end, total, warmup })
+    Curve::Cosine(Cosine { start: None, base, end, total, warmup })
+}
+
+/// The same with a warm-up from `start`, whose last iteration has `base`: MSN's.
+pub fn cosine_from(start: f64, base: f64, end: f64, total: u64, warmup: u64) -> Curve {
+    Curve::Cosine(Cosine { start: Some(start), base, end, total, warmup })
 }
 
 impl Curve {
@@ -52,7 +59,10 @@ impl Curve {
 impl Cosine {
     fn at(&self, i: u64) -> f64 {
         if i < self.warmup {
-            return linspace(0.0, self.base, self.warmup, i);
+            return match self.start {
+                None => linspace(0.0, self.base, self.warmup, i),
+                Some(start) => linspace(start, self.base, self.warmup + 1, i + 1),
+            };
         }
         if i >= self.total {
             return self.end;

@@ -3,7 +3,7 @@
 use train::Condition;
 
 use super::window::Vitals;
-use crate::recipe::Recipe;
+use crate::recipe::{MethodName, Recipe};
 
 /// Base learning rate of DINO.
 pub const USUAL_LR: f64 = 5e-4;
@@ -150,14 +150,17 @@ impl Course {
     /// That of a recipe.
     pub fn of(recipe: &Recipe) -> Self {
         let per_epoch = recipe.steps_per_epoch();
+        // MSN has no centre, nothing frozen, and targets that are sharpened instead of a temperature of the teacher.
+        let is_centered = recipe.method() != MethodName::Msn;
+        let sharpened = recipe.student_temp() * recipe.sharpening();
         Self {
             warmup_steps: (recipe.warmup_epochs() * per_epoch as f64).round() as u64,
-            frozen_steps: recipe.freeze_last_layer() as u64 * per_epoch,
-            teacher_views: 2 * recipe.batch_size() as u64,
+            frozen_steps: if is_centered { recipe.freeze_last_layer() as u64 * per_epoch } else { 0 },
+            teacher_views: if is_centered { 2 } else { 1 } * recipe.batch_size() as u64,
             lr: recipe.lr(),
             least_lr: recipe.min_lr() * 256.0 / recipe.batch_size() as f64,
-            warmup_teacher_temp: recipe.warmup_teacher_temp(),
-            teacher_temp: recipe.teacher_temp(),
+            warmup_teacher_temp: if is_centered { recipe.warmup_teacher_temp() } else { sharpened },
+            teacher_temp: if is_centered { recipe.teacher_temp() } else { sharpened },
             student_temp: recipe.student_temp(),
             prototypes: recipe.out_dim(),
             center_momentum: recipe.center_momentum(),

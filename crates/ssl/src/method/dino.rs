@@ -16,7 +16,7 @@ use crate::health::{Finding, Health, Moment, Vitals};
 use crate::learner::LearnError;
 use crate::loss::{LossReport, Terms, TokenLoss};
 use crate::recipe::{Prototypes, Recipe};
-use crate::setup::loader_config;
+use crate::setup::{head_config, loader_config};
 use crate::target::{Side, TargetOptions};
 use crate::view_plan::{ViewPlan, Viewer};
 
@@ -60,14 +60,7 @@ impl DinoOptions {
         };
         Self {
             views: ViewPlan::multi_crop(&loader_config(recipe).views, recipe.channels()),
-            head: HeadConfig {
-                inputs: recipe.arch().dim(),
-                hidden: recipe.head_hidden(),
-                bottleneck: recipe.head_bottleneck(),
-                prototypes: recipe.out_dim(),
-                layers: recipe.head_layers(),
-                batch_norm: recipe.head_batch_norm(),
-            },
+            head: head_config(recipe),
             target,
             student_temperature: recipe.student_temp(),
             teacher_temperature,
@@ -197,6 +190,7 @@ impl Method for Dino {
         &mut self,
         networks: &Networks<'_>,
         part: &StepPart<'_>,
+        _: &mut dyn Reduce,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
         let Networks { device, vit, student, teacher } = *networks;

@@ -266,9 +266,9 @@ impl Ibot {
 
         let images = part.views.seen_by(Viewer::Student);
         let all_patches: usize = images.iter().map(|group| group.count * group.patches(vit.config().patch)).sum();
-        let masked = Rows::single(all_patches, masks.rows(patches, 0));
+        let masked = Rows::some(all_patches, &masks.rows(patches, 0));
         let masked = (masks.count() > 0).then_some(Masked { patches: &masked, token: self.mask_token });
-        let input = VitInput { images: &images, drop_path: part.drop_path, masked };
+        let input = VitInput { drop_path: part.drop_path, masked, ..VitInput::images(&images) };
         let (tokens, saved) = vit.forward(student, device, &input, Tokens::All)?;
         let of_student = Rows::all(
             images.iter().flat_map(|group| std::iter::repeat_n(1 + group.patches(vit.config().patch), group.count)),
@@ -321,13 +321,13 @@ impl Ibot {
         let magnitude = self.prototypes().magnitude();
         let mut loss = 0.0;
         for piece in pieces(count, piece_rows(self.options.patch_prototypes())) {
-            let seen = ops::gather(targets, &Rows::single(targets.rows(), of_teacher[piece.clone()].to_vec()), 1.0);
+            let seen = ops::gather(targets, &Rows::some(targets.rows(), &of_teacher[piece.clone()]), 1.0);
             let logits = self.prototypes().logits(teacher, &seen);
             let side = self.loss.teacher(Side { logits, magnitude: &teacher[magnitude] }, tau);
             let distributions = self.loss.targets(&side)?;
             drop(side);
 
-            let rows = Rows::single(tokens.rows(), of_student[piece.clone()].to_vec());
+            let rows = Rows::some(tokens.rows(), &of_student[piece.clone()]);
             let projector = &self.class.head().projector;
             let projected = projector.forward(student, ops::gather(tokens, &rows, 1.0));
             let logits = self.prototypes().logits(student, &projected.y);
@@ -379,6 +379,7 @@ impl Method for Ibot {
         &mut self,
         networks: &Networks<'_>,
         part: &StepPart<'_>,
+        _: &mut dyn Reduce,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
         let masks = if networks.device.is_planner() {

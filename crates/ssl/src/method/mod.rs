@@ -8,6 +8,7 @@
 
 pub mod dino;
 pub mod ibot;
+pub mod msn;
 
 use std::fmt;
 
@@ -66,12 +67,32 @@ pub trait Method: fmt::Debug + Send {
     /// Forgets what is left of a step that was not completed.
     fn start_step(&mut self);
 
+    /// Whether the gradient of a part depends on the other parts of its step, which are then surveyed before the first
+    /// gradient. Where a step is one part there is no survey: that part knows all.
+    fn surveys(&self) -> bool {
+        false
+    }
+
+    /// Takes note of a part of a step.
+    fn survey(&mut self, networks: &Networks<'_>, part: &StepPart<'_>) -> Result<(), StepError> {
+        _ = (networks, part);
+        Ok(())
+    }
+
+    /// Puts together what was noted of all parts, in all processes.
+    fn end_survey(&mut self, reduce: &mut dyn Reduce) -> Result<(), StepError> {
+        _ = reduce;
+        Ok(())
+    }
+
     /// Adds the gradient of the loss of some images to `gradient`, and returns their share of the loss. The loss is the
-    /// mean over all images of the step: the shares of its parts add up to it.
+    /// mean over all images of the step: the shares of its parts add up to it. `reduce` is for what all processes must know
+    /// before their gradients; these are summed up later.
     fn add_gradient(
         &mut self,
         networks: &Networks<'_>,
         part: &StepPart<'_>,
+        reduce: &mut dyn Reduce,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError>;
 
@@ -121,5 +142,6 @@ pub fn of(recipe: &Recipe) -> Box<dyn MethodSpec> {
     match recipe.method() {
         MethodName::Dino => Box::new(dino::DinoOptions::of(recipe)),
         MethodName::Ibot => Box::new(ibot::IbotOptions::of(recipe)),
+        MethodName::Msn => Box::new(msn::MsnOptions::of(recipe)),
     }
 }

@@ -63,8 +63,10 @@ pub(super) fn check(recipe: &Recipe) -> Result<(), RecipeError> {
     if recipe.prototypes() == Prototypes::Vmf && recipe.head_bottleneck() < 16 {
         return Err(RecipeError::BottleneckTooSmall { bottleneck: recipe.head_bottleneck() });
     }
-    if recipe.method() == MethodName::Ibot {
-        check_masks(recipe)?;
+    match recipe.method() {
+        MethodName::Dino => {}
+        MethodName::Ibot => check_masks(recipe)?,
+        MethodName::Msn => check_anchors(recipe)?,
     }
     ordered(("warmup_epochs", recipe.warmup_epochs()), ("epochs", recipe.epochs() as f64))?;
     ordered(("min_lr", recipe.min_lr()), ("the peak learning rate, lr * batch_size / 256 =", recipe.peak_lr()))?;
@@ -92,6 +94,22 @@ fn check_masks(recipe: &Recipe) -> Result<(), RecipeError> {
         return Err(RecipeError::SharedHeadOfTwoSizes { class, patches });
     }
     ordered(("mask_start_epoch", recipe.mask_start_epoch() as f64), ("epochs", recipe.epochs() as f64))
+}
+
+/// Refuses anchors that there are not, and prototypes that are neither of MSN's kinds.
+fn check_anchors(recipe: &Recipe) -> Result<(), RecipeError> {
+    if recipe.local_crops() == 0 {
+        return Err(RecipeError::NoFocalViews);
+    }
+    if recipe.prototypes() == Prototypes::None {
+        return Err(RecipeError::FreeNormsWithoutNormalizer);
+    }
+    let (size, patch) = (recipe.global_size(), recipe.patch_size());
+    let patches = (size.height / patch) * (size.width / patch);
+    if (patches as f64 * (1.0 - recipe.patch_drop())) < 1.0 {
+        return Err(RecipeError::AnchorWithoutPatches { patches, drop: recipe.patch_drop() });
+    }
+    Ok(())
 }
 
 fn ordered((low_key, low): (&'static str, f64), (high_key, high): (&'static str, f64)) -> Result<(), RecipeError> {

@@ -63,7 +63,8 @@ impl RawRecipe {
 
         let knn_voters = self.knn_voters.or_default(5000);
         let voting = images.min(knn_voters.value);
-        let prototypes = self.prototypes.or_default(Prototypes::Vmf);
+        let unit_length = (method == MethodName::Msn).then(|| (Prototypes::L2, "MSN: directions alone".to_owned()));
+        let prototypes = self.prototypes.or_usual(Prototypes::Vmf, unit_length);
         let centering = self.centering.or_derive(|| centering(prototypes.value));
         let arch = self.arch.or_derive(|| arch(images, short));
         let model = arch.value;
@@ -173,6 +174,12 @@ impl RawRecipe {
             teacher_patch_temp: self.teacher_patch_temp.or_usual(0.07, few(0.04)),
             class_loss_weight: self.class_loss_weight.or_default(1.0),
             patch_loss_weight: self.patch_loss_weight.or_default(1.0),
+            patch_drop: self.patch_drop.or_default(0.15),
+            sharpening: self.sharpening.or_default(0.25),
+            sinkhorn: self.sinkhorn.or_default(true),
+            me_max_weight: self.me_max_weight.or_default(1.0),
+            warmup_start: self.warmup_start.or_default(0.2),
+            schedule_stretch: self.schedule_stretch.or_default(1.25),
             seed: self.seed.or_default(0),
             workers: self.workers.or_default(0),
             accumulate: self.accumulate.or_default(1),
@@ -223,6 +230,7 @@ fn out_dim(images: usize, method: MethodName) -> (usize, String) {
     let most = match method {
         MethodName::Dino => 16,
         MethodName::Ibot => 13,
+        MethodName::Msn => 10,
     };
     let power = |n: usize| n.max(1).ilog2();
     let (eighth, half) = (power(images / 8), power(images / 2).clamp(4, 10));

@@ -35,7 +35,8 @@ impl RawRecipe {
 
     /// What the prototypes' norms will mean.
     pub fn prototypes(&self) -> Prototypes {
-        self.prototypes.as_ref().map_or(Prototypes::Vmf, |given| given.value)
+        let usual = if self.method() == MethodName::Msn { Prototypes::L2 } else { Prototypes::Vmf };
+        self.prototypes.as_ref().map_or(usual, |given| given.value)
     }
 
     /// Element type of the residual stream. The device is opened before the data is looked at.

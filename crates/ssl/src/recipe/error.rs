@@ -72,16 +72,6 @@ pub enum RecipeError {
         /// What would be right.
         allowed: String,
     },
-    /// A method of the literature that this program does not train.
-    #[error("{place}: this build has no method `{}`; it trains: {known}", excerpt(method))]
-    NoSuchMethod {
-        /// Where it stands.
-        place: String,
-        /// What was asked for.
-        method: String,
-        /// What there is.
-        known: String,
-    },
     /// A key of another method.
     #[error("{place}: recipe key `{key}` does not apply to method `{method}`, only to {methods}: leave it out")]
     NotOfMethod {
@@ -183,6 +173,26 @@ pub enum RecipeError {
         class: usize,
         /// Prototypes of patches.
         patches: usize,
+    },
+    /// MSN without small crops.
+    #[error(
+        "msn needs focal views, which are the local ones, and local_crops is 0: use --local-crops 1 or more, 10 as published"
+    )]
+    NoFocalViews,
+    /// MSN with free norms that mean nothing.
+    #[error(
+        "msn has no use for prototypes = \"none\": use \"l2\", as published, or \"vmf\", which gives their norms a meaning"
+    )]
+    FreeNormsWithoutNormalizer,
+    /// A random anchor of which nothing is left.
+    #[error(
+        "patch_drop {drop} leaves none of the {patches} patches of the random anchor: lower it, to 0.15 as published"
+    )]
+    AnchorWithoutPatches {
+        /// Patches of a view.
+        patches: usize,
+        /// The share that is left out.
+        drop: f64,
     },
     /// Two values that exclude each other.
     #[error("{low_key} {low} is larger than {high_key} {high}: lower the first or raise the second")]

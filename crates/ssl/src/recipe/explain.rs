@@ -130,6 +130,10 @@ impl Recipe {
     }
 }
 
+/// Keys that runs had no choice of when checkpoints began to name their recipe, with what was so: they do not count in the
+/// name, so that such runs can go on.
+const AS_BEFORE: &[(&str, &str)] = &[("start", "\"random\"")];
+
 impl RunConfig for Recipe {
     fn to_toml(&self) -> String {
         self.to_toml()
@@ -149,7 +153,9 @@ impl RunConfig for Recipe {
     fn digests(&self) -> Digests {
         let mut hash = StableHash::new();
         for Line { key, value, .. } in self.explain().iter().filter(|line| is_of_kind(line.key, OnResume::Fixed)) {
-            hash.write(format!("{key} = {value}\n").as_bytes());
+            if !AS_BEFORE.contains(&(key, value.as_str())) {
+                hash.write(format!("{key} = {value}\n").as_bytes());
+            }
         }
         let Facts { images, fingerprint, .. } = self.facts;
         Digests { recipe: format!("{:016x}", hash.finish()), data: format!("{images}:{fingerprint:016x}") }
@@ -166,9 +172,10 @@ impl RunConfig for Recipe {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{RawRecipe, keys};
+    use super::super::{MethodName, RawRecipe, keys};
     use super::*;
 
+    const PINNED: &str = "1b0de2a50478bce6";
     const CIFAR: Facts = Facts { images: 50_000, height: 32, width: 32, labelled: true, fingerprint: 7 };
 
     fn resolve(text: &str) -> Recipe {
@@ -198,7 +205,13 @@ mod tests {
     fn every_key_is_explained_with_its_origin() {
         let recipe = resolve("epochs = 3");
         let lines = recipe.explain();
-        assert!(lines.iter().map(|line| line.key).eq(keys()));
+        let of_method = |method| KEYS.iter().filter(move |key| key.scope.includes(method)).map(|key| key.name);
+        assert!(lines.iter().map(|line| line.key).eq(of_method(MethodName::Dino)));
+        let other = resolve("method = \"msn\"\nepochs = 3").explain();
+        assert!(other.iter().map(|line| line.key).eq(of_method(MethodName::Msn)));
+        assert!(keys().all(|key| {
+            MethodName::WORDS.iter().any(|word| of_method(MethodName::of_word(word).unwrap()).any(|known| known == key))
+        }));
         let origin = |key| &lines.iter().find(|line| line.key == key).unwrap().origin;
         assert_eq!(origin("epochs"), &Origin::Given("my.toml:1".into()));
         assert_eq!(origin("student_temp"), &Origin::Default);
@@ -240,6 +253,9 @@ mod tests {
         let here = resolve("").digests();
         assert_eq!(resolve("workers = 3\nlog_every = 1\nknn_k = 5").digests(), here);
         assert_ne!(resolve("seed = 4").digests().recipe, here.recipe);
+        assert_ne!(resolve("start = \"random\"").digests().recipe, here.recipe);
+        // As it was before there was a choice of the start.
+        assert_eq!(resolve("start = \"random\"\nout_dim = 512").digests().recipe, PINNED);
         assert_eq!(resolve("seed = 4").digests().data, here.data);
         let other = RawRecipe::default().resolve(&Facts { fingerprint: 8, ..CIFAR }).unwrap().digests();
         assert_ne!(other.data, here.data);

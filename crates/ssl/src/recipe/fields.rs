@@ -65,6 +65,8 @@ impl Scope {
 
 /// The methods whose teacher is centred and sharpened by a temperature of its own, and whose prototypes are weight-normalised.
 const CENTERED: Scope = Scope::Only(&[MethodName::Dino, MethodName::Ibot]);
+/// The method that leaves patches out.
+const ANCHORED: Scope = Scope::Only(&[MethodName::Msn]);
 /// The method that masks patches and compares them.
 const MASKED: Scope = Scope::Only(&[MethodName::Ibot]);
 const EVERY: Scope = Scope::Every;
@@ -185,13 +187,7 @@ fn given_twice<T: Setting>(key: &'static str, first: &Given<T>, second: &Given<T
 
 fn bad_value(key: &str, value: &Value, rule: &Rule, place: &str) -> RecipeError {
     let (key, place) = (key.to_owned(), place.to_owned());
-    match value.as_str() {
-        // Known to the literature, but not to this program: say that rather than "not a word I know".
-        Some(method @ "msn") if key == "method" => {
-            RecipeError::NoSuchMethod { place, method: method.to_owned(), known: MethodName::WORDS.join(", ") }
-        }
-        _ => RecipeError::BadValue { place, key, value: value.to_string(), allowed: rule.to_string() },
-    }
+    RecipeError::BadValue { place, key, value: value.to_string(), allowed: rule.to_string() }
 }
 
 recipe! {
@@ -305,6 +301,19 @@ recipe! {
     class_loss_weight: f64, above(0.0, 1000.0), Fixed, MASKED;
     /// What the loss of masked patches is multiplied by.
     patch_loss_weight: f64, above(0.0, 1000.0), Fixed, MASKED;
+
+    /// Share of the random anchor's patches that are left out.
+    patch_drop: f64, below(0.0, 1.0), Fixed, ANCHORED;
+    /// Sharpening T of the targets: their temperature is student_temp times this.
+    sharpening: f64, above(0.0, 1.0), Fixed, ANCHORED;
+    /// Whether the targets of a step are scaled to use all prototypes equally.
+    sinkhorn: bool, Rule::Flag, Fixed, ANCHORED;
+    /// What me-max, which wants all prototypes used, is multiplied by.
+    me_max_weight: f64, between(0.0, 1000.0), Fixed, ANCHORED;
+    /// Learning rate at the start of its warm-up, as a share of its peak.
+    warmup_start: f64, between(0.0, 1.0), Fixed, ANCHORED;
+    /// Factor by which schedules are longer than the run, which ends before they do.
+    schedule_stretch: f64, between(1.0, 100.0), Fixed, ANCHORED;
 
     /// Seed of everything random.
     seed: u64, Rule::Whole(0, i64::MAX as u64), Fixed, EVERY;

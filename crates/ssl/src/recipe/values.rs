@@ -63,6 +63,8 @@ choice! {
         Dino = "dino",
         /// The same, and on masked patches.
         Ibot = "ibot",
+        /// Views with patches left out, assigned to prototypes as a whole one is.
+        Msn = "msn",
     }
 }
 

@@ -63,6 +63,35 @@ pub(crate) fn forward<T: Real>(cpu: &Cpu, raw: &[T], scale: f64, shift: &[T], ou
     });
 }
 
+simd! {
+    /// Probabilities to weight p (slope - sum p slope).
+    fn towards<T: Real>(p: &mut [T], slope: &[T], weight: T) {
+        let mean = vector::sum_of_pairs(p, slope, |p, s| p * s);
+        for (p, &s) in p.iter_mut().zip(slope) {
+            *p *= weight * (s - mean);
+        }
+    }
+}
+
+/// The gradient with respect to `scale raw + shift` of `weight` times the sum over rows of sum_k slope_k p_k.
+pub(crate) fn gradient<T: Real>(
+    cpu: &Cpu,
+    raw: &[T],
+    scale: f64,
+    shift: &[T],
+    slope: &[T],
+    weight: f64,
+    out: &mut [T],
+) {
+    let columns = shift.len();
+    cpu.install(|| {
+        raw.par_chunks(columns).zip(out.par_chunks_mut(columns)).for_each(|(raw, out)| {
+            row(raw, T::from_f64(scale), shift, out);
+            towards(out, slope, T::from_f64(weight));
+        });
+    });
+}
+
 /// Entropy of every row, and where its largest probability is.
 pub(crate) fn summaries<T: Real>(cpu: &Cpu, probabilities: &[T], columns: usize) -> Vec<(f64, usize)> {
     cpu.install(|| {

@@ -94,6 +94,28 @@ pub(crate) fn softmax(cuda: &Cuda, raw: &Tensor, scale: f64, shift: &Tensor, out
     cuda.launch(("softmax", "softmax"), grid, block, 0, &arguments);
 }
 
+pub(crate) fn softmax_gradient(
+    cuda: &Cuda,
+    raw: &Tensor,
+    scale: f64,
+    shift: &Tensor,
+    slope: &Tensor,
+    weight: f64,
+    out: &mut Tensor,
+) {
+    let arguments = arguments![
+        raw.cuda_address(),
+        scale as f32,
+        shift.cuda_address(),
+        slope.cuda_address(),
+        weight as f32,
+        raw.columns() as i32,
+        out.cuda_address_mut(),
+    ];
+    let (grid, block) = over_rows(raw.rows());
+    cuda.launch(("softmax", "softmax_gradient"), grid, block, 0, &arguments);
+}
+
 pub(crate) fn log_mean_softmax(cuda: &Cuda, raw: &Tensor, scale: f64, shift: &Tensor, out: &mut Tensor) {
     let (rows, columns) = (raw.rows(), raw.columns());
     let lse = cuda.allocate(rows, DType::F32);

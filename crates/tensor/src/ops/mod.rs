@@ -27,9 +27,9 @@ pub use norm::{
 pub use optimizer::{AdamW, ParameterUpdate, Teacher, adamw_and_average, clear, squared_norms};
 pub use prototypes::{
     Logits, add_scaled, add_shift_gradient, column_mean, column_sums, cross_entropy, log_mean_softmax, move_towards,
-    prototype_logits, prototype_logits_backward, row_summaries, softmax, vmf_log_normalizer,
+    prototype_logits, prototype_logits_backward, row_summaries, softmax, softmax_gradient, vmf_log_normalizer,
 };
-pub use residual::{branch_gradient, gather, scatter_add};
+pub use residual::{branch_gradient, gather, scatter, scatter_add};
 pub use tokens::{
     Grid, PixelData, Pixels, TokenLayout, assemble_tokens, assemble_tokens_backward, patchify, replace_rows,
     replace_rows_backward,

@@ -91,6 +91,17 @@ pub fn softmax(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
     out
 }
 
+/// The gradient with respect to `scale raw + shift` of `weight` times the sum over rows of sum_k slope_k p_k, where p is
+/// their softmax: of anything that depends on the mean of the probabilities, by its slope there.
+pub fn softmax_gradient(raw: &Tensor, scale: f64, shift: &Tensor, slope: &Tensor, weight: f64) -> Tensor {
+    assert_eq!((shift.len(), slope.len()), (raw.columns(), raw.columns()), "one shift and slope for each prototype");
+    let mut out = raw.device().empty(raw.shape());
+    on_device!(raw, T => cpu_softmax::gradient(
+        raw.device().as_cpu(), T::slice(raw), scale, T::slice(shift), T::slice(slope), weight, T::slice_mut(&mut out),
+    ), cuda => gpu::softmax_gradient(cuda, raw, scale, shift, slope, weight, &mut out));
+    out
+}
+
 /// ln of the mean over rows of softmax(scale raw + shift), in the log domain: K values.
 pub fn log_mean_softmax(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
     assert_eq!(shift.len(), raw.columns(), "one shift for each prototype");

@@ -36,6 +36,15 @@ fn gather_as(x: &Tensor, rows: &Rows, scale: f64, dtype: DType) -> Tensor {
     compact
 }
 
+/// A matrix with the rows of a compact one in the named places, and zeros elsewhere: the derivative of [`gather`] by
+/// itself.
+pub fn scatter(compact: &Tensor, rows: &Rows) -> Tensor {
+    let mut x = Tensor::empty(compact.device(), &[rows.source_rows(), compact.columns()], compact.dtype());
+    x.fill(0.0);
+    scatter_add(compact, rows, 1.0, &mut x);
+    x
+}
+
 /// Adds a compact matrix, times `scale`, to the named rows of `x`, which is of the same element type: the derivative of
 /// [`gather`].
 pub fn scatter_add(compact: &Tensor, rows: &Rows, scale: f64, x: &mut Tensor) {

@@ -13,6 +13,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         Operation { name: "prototypes", tolerance: 3e-6, run: prototypes },
         Operation { name: "log-normaliser", tolerance: 2e-7, run: log_normaliser },
         Operation { name: "teacher", tolerance: 4e-6, run: teacher },
+        Operation { name: "softmax gradient", tolerance: 4e-6, run: softmax_gradient },
         Operation { name: "cross-entropy", tolerance: 2e-6, run: cross_entropy },
     ]
 }
@@ -62,6 +63,14 @@ fn teacher(d: &Device) -> Outputs {
         ("centre", moved.to_f64()),
         ("shift less centre", ops::add_scaled(&shift, -25.0, &moved).to_f64()),
     ]
+}
+
+fn softmax_gradient(d: &Device) -> Outputs {
+    let of = |rows: usize, columns: usize| {
+        let (raw, shift) = (exact(d, 1, &[rows, columns]), exact(d, 2, &[columns]));
+        ops::softmax_gradient(&raw, 3.0, &shift, &exact(d, 3, &[columns]), 0.125).to_f64()
+    };
+    vec![("wide", of(40, PROTOTYPES)), ("narrow", of(7, 37))]
 }
 
 fn cross_entropy(d: &Device) -> Outputs {

@@ -57,8 +57,8 @@ fn assemble_of(d: &Device, dim: usize) -> Outputs {
 }
 
 fn mask(d: &Device) -> Outputs {
-    let some = |count: usize| Rows::single(count, (0..count).filter(|row| row % 7 < 3).collect());
-    let rows = [(300, 48, some(300)), (90, 44, some(90)), (5, 48, Rows::single(5, vec![])), (3, 48, Rows::one_each(3))];
+    let some = |count: usize| Rows::some(count, &(0..count).filter(|row| row % 7 < 3).collect::<Vec<_>>());
+    let rows = [(300, 48, some(300)), (90, 44, some(90)), (5, 48, Rows::some(5, &[])), (3, 48, Rows::one_each(3))];
     rows.iter().flat_map(|(count, dim, rows)| mask_of(d, *count, *dim, rows)).collect()
 }
 

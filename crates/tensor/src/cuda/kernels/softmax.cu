@@ -39,6 +39,18 @@ extern "C" __global__ void softmax(const float* raw, float scale, const float* s
     for (int c = threadIdx.x; c < columns; c += blockDim.x) out[c] = expf(fmaf(raw[c], scale, shift[c]) - lse);
 }
 
+// out = weight p (slope - sum p slope): the gradient of a function of probabilities with this slope.
+extern "C" __global__ void softmax_gradient(const float* raw, float scale, const float* shift, const float* slope,
+                                            float weight, int columns, act* out) {
+    __shared__ float scratch[32];
+    raw += (i64)blockIdx.x * columns, out += (i64)blockIdx.x * columns;
+    float lse = log_sum_exp(raw, scale, shift, columns, scratch), mean = 0.0f;
+    for (int c = threadIdx.x; c < columns; c += blockDim.x) mean += expf(fmaf(raw[c], scale, shift[c]) - lse) * slope[c];
+    mean = block_sum(mean, scratch);
+    for (int c = threadIdx.x; c < columns; c += blockDim.x)
+        out[c] = from_float<act>(weight * expf(fmaf(raw[c], scale, shift[c]) - lse) * (slope[c] - mean));
+}
+
 // out_k = ln mean_b exp(scale raw_bk + shift_k - lse_b), in the log domain: the mean itself may underflow.
 extern "C" __global__ void log_mean_softmax(const float* raw, float scale, const float* shift, const float* lse, i64 rows,
                                             int columns, float* out) {

@@ -97,3 +97,18 @@ fn the_loss_differentiates_into_y_g_and_v_with_and_without_the_log_normaliser() 
         check_loss(inputs, |t| student(t, tau, &centre, &targets, vmf).0, gradients);
     }
 }
+
+#[test]
+fn a_function_of_mean_probabilities_differentiates_by_logits() {
+    let d = device();
+    let (scale, weight, raw, shift) = (1.7, 0.4, normal(&d, 1, &[4, 6]), normal(&d, 2, &[6]));
+    let slope = normal(&d, 3, &[6]);
+    let d_logits = ops::softmax_gradient(&raw, scale, &shift, &slope, weight);
+    let d_raw = d.from_f64(&[4, 6], &d_logits.to_f64().iter().map(|d| scale * d).collect::<Vec<_>>());
+    let d_shift = ops::column_sums(&d_logits);
+    let value = |t: &[Tensor]| {
+        let p = ops::softmax(&t[0], scale, &t[1]).to_f64();
+        weight * p.iter().zip(slope.to_f64().iter().cycle()).map(|(p, s)| p * s).sum::<f64>()
+    };
+    check_loss(vec![raw, shift.duplicate()], value, vec![Returned(d_raw), Returned(d_shift)]);
+}

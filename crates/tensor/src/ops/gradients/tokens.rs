@@ -29,8 +29,8 @@ fn tokens_differentiate_by_patches_class_and_positions() {
 #[test]
 fn masked_patches_hand_their_gradient_to_the_mask_token() {
     let d = device();
-    for masked in [vec![0, 3, 4], vec![], vec![0, 1, 2, 3, 4]] {
-        let rows = Rows::single(5, masked);
+    for masked in [&[0, 3, 4][..], &[], &[0, 1, 2, 3, 4]] {
+        let rows = Rows::some(5, masked);
         check(
             vec![normal(&d, 1, &[5, 3]), normal(&d, 2, &[1, 3])],
             |t| {

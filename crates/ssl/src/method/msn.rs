@@ -1,0 +1,417 @@
+//! MSN: a masked view of an image is assigned to the same prototypes as another view of it that the student never sees.
+//!
+//! Anchors are the views of the student: a random one with some of its patches left out, and focal ones, which are small
+//! crops. The target is a view for the teacher alone. With unit vectors y and prototypes w, which are parameters of their own
+//! and the same for both networks:
+//!
+//! ```text
+//! p = softmax(<w, y> / tau),   t = softmax(<w, y_target> / (tau T)), scaled by Sinkhorn
+//! loss = mean over anchors of -sum_k t_k ln p_k  +  lambda (ln K - H(mean over anchors of p))
+//! ```
+//!
+//! T sharpens the targets, and the second term (me-max) wants all prototypes used. Prototypes have unit length; with
+//! `prototypes = vmf` they have free ones, and both logits get the log-normaliser Delta(|w| / tau): MSN-vMF.
+//!
+//! Sinkhorn and me-max look at all images of a step. Where a step has several parts they are surveyed before the first
+//! gradient, and several processes put together what they have seen.
+
+use model::{Kept, Layout, ParamSpec, Projector, PrototypeLayer, Tokens, VitConfig, VitInput};
+use random::{Key, Purpose};
+use tensor::ops::{self, Logits};
+use tensor::{Device, ParamId, ParamSet, Rows, Tensor};
+use train::optimizer::{Clip, Treatment};
+use train::reduce::Reduce;
+use train::run::Record;
+use train::state::{SavedState, State, StateError};
+use train::{NotFinite, Position, StepError};
+
+use super::{Method, MethodSpec, Networks, StepPart};
+use crate::health::{Finding, Health, Moment};
+use crate::learner::LearnError;
+use crate::recipe::{Prototypes, Recipe};
+use crate::setup::{head_config, loader_config};
+use crate::sinkhorn::sinkhorn;
+use crate::target::Normalizer;
+use crate::view_plan::{Sight, ViewGroup, ViewPlan, Viewer};
+
+/// What the names of the prototypes begin with.
+const PROTOTYPES: &str = "prototypes";
+/// What the names of the projector's parameters begin with.
+const PROJECTOR: &str = "head.mlp";
+/// Scalings of the targets.
+const SINKHORN_ITERATIONS: usize = 3;
+
+/// What [`Msn`] is made from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MsnOptions {
+    /// The views.
+    pub views: ViewPlan,
+    /// The head and the number of its prototypes.
+    pub head: model::HeadConfig,
+    /// Whether prototypes have unit length, or are vMF components.
+    pub prototypes: Prototypes,
+    /// Temperature tau of both networks.
+    pub temperature: f64,
+    /// T, by which the targets are sharpened.
+    pub sharpening: f64,
+    /// Whether the targets of a step are scaled to use all prototypes equally.
+    pub sinkhorn: bool,
+    /// lambda of me-max.
+    pub me_max_weight: f64,
+    /// Share of the random anchor's patches that are left out.
+    pub patch_drop: f64,
+    /// Seed of what is left out.
+    pub seed: u64,
+}
+
+impl MsnOptions {
+    /// Those of a recipe.
+    pub fn of(recipe: &Recipe) -> Self {
+        let views = loader_config(recipe).views;
+        let global = ViewGroup { size: views.global_size, sights: vec![Sight::Teacher, Sight::Student] };
+        let focal = ViewGroup { size: views.local_size, sights: vec![Sight::Student; views.local_crops] };
+        Self {
+            views: ViewPlan::new(vec![global, focal], recipe.channels()),
+            head: head_config(recipe),
+            prototypes: recipe.prototypes(),
+            temperature: recipe.student_temp(),
+            sharpening: recipe.sharpening(),
+            sinkhorn: recipe.sinkhorn(),
+            me_max_weight: recipe.me_max_weight(),
+            patch_drop: recipe.patch_drop(),
+            seed: recipe.seed(),
+        }
+    }
+}
+
+impl MethodSpec for MsnOptions {
+    fn build(&self, layout: &mut Layout, _: &VitConfig, device: &Device) -> Result<Box<dyn Method>, LearnError> {
+        Ok(Box::new(Msn::new(layout, device, self.clone())?))
+    }
+
+    fn views(&self) -> ViewPlan {
+        self.views.clone()
+    }
+
+    fn output_values(&self, student_rows: usize, teacher_rows: usize) -> usize {
+        // Of the student logits and what me-max adds to their gradient, of the teacher logits and targets.
+        2 * (student_rows + teacher_rows) * self.head.prototypes
+    }
+}
+
+/// The method.
+#[derive(Debug)]
+pub struct Msn {
+    options: MsnOptions,
+    projector: Projector,
+    prototypes: PrototypeLayer,
+    normalizer: Normalizer,
+    health: Health,
+    /// What has been seen of the parts of a step, by the first image of each.
+    seen: Vec<Seen>,
+    /// What is known of the whole step, once everything has been seen.
+    known: Option<Known>,
+    step: MsnReport,
+}
+
+/// What Sinkhorn and me-max need of some images.
+#[derive(Clone, Debug)]
+struct Seen {
+    first_image: usize,
+    /// t before Sinkhorn, a row for each image.
+    targets: Vec<f64>,
+    /// ln of the mean over anchors of p.
+    log_mean: Vec<f64>,
+}
+
+/// The same of all images of a step.
+#[derive(Clone, Debug)]
+struct Known {
+    /// t, a row for each image of this process.
+    targets: Vec<f64>,
+    /// ln of the mean over all anchors of p.
+    log_mean: Vec<f64>,
+}
+
+/// What a step says.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct MsnReport {
+    cross_entropy: f64,
+    me_max: f64,
+    teacher_entropy: f64,
+    assignments: Vec<usize>,
+}
+
+/// The student's side of some images.
+struct Anchors {
+    projected: model::Projected,
+    logits: Logits,
+    delta: Option<(Tensor, Tensor)>,
+}
+
+impl Msn {
+    /// Adds the parameters of the projector and the prototypes to a layout.
+    pub fn new(layout: &mut Layout, device: &Device, options: MsnOptions) -> Result<Self, vmf::Error> {
+        let projector = Projector::new(layout, PROJECTOR, &options.head.projector());
+        let (count, p) = (options.head.prototypes, options.head.bottleneck);
+        let prototypes = PrototypeLayer::new(layout, PROTOTYPES, count, p);
+        let normalizer = Normalizer::new(device, options.prototypes, count, p)?;
+        let (health, step) = (Health::default(), MsnReport::default());
+        Ok(Self { options, projector, prototypes, normalizer, health, seen: Vec::new(), known: None, step })
+    }
+
+    /// Cross-entropy and me-max of the last step.
+    pub fn losses(&self) -> (f64, f64) {
+        (self.step.cross_entropy, self.step.me_max)
+    }
+
+    /// The prototypes.
+    pub fn prototypes(&self) -> &PrototypeLayer {
+        &self.prototypes
+    }
+
+    fn anchors(&self) -> usize {
+        self.options.views.seen_by(Viewer::Student).len()
+    }
+
+    /// The patches that the random anchor of each image keeps, out of `patches`, in ascending order.
+    pub fn draw_kept(&self, keys: &[u64], epoch: u64, patches: usize) -> Vec<Vec<usize>> {
+        let key = Key::new(self.options.seed, Purpose::Keep).epoch(epoch);
+        let count = (patches as f64 * (1.0 - self.options.patch_drop)) as usize;
+        let of_image = |&sample: &u64| {
+            let mut order: Vec<usize> = (0..patches).collect();
+            key.sample(sample).stream().shuffle(&mut order);
+            order.truncate(count);
+            order.sort_unstable();
+            order
+        };
+        keys.iter().map(of_image).collect()
+    }
+
+    /// The student's logits of a part's anchors, of whose random one these patches are kept.
+    fn anchor_logits(
+        &self,
+        networks: &Networks<'_>,
+        part: &StepPart<'_>,
+        kept: &[Vec<usize>],
+    ) -> Result<(Anchors, model::VitSaved), StepError> {
+        let Networks { device, vit, student, .. } = *networks;
+        let views = part.views.seen_by(Viewer::Student);
+        let patch = vit.config().patch;
+        let of_images = views.iter().flat_map(|group| std::iter::repeat_n(group.patches(patch), group.count));
+        let whole = |(row, patches)| (patches, kept.get(row).map(Vec::as_slice));
+        let tokens = Kept::new(of_images.enumerate().map(whole));
+        let input = VitInput { drop_path: part.drop_path, kept: Some(&tokens), ..VitInput::images(&views) };
+        let (features, saved) = vit.forward(student, device, &input, Tokens::Class)?;
+        let projected = self.projector.forward(student, features);
+        let logits = self.prototypes.logits(student, &projected.y);
+        let delta = self.normalizer.at(&student[self.prototypes.magnitude()], self.options.temperature);
+        Ok((Anchors { projected, logits, delta }, saved))
+    }
+
+    /// What the rest of a step has to know of a part.
+    fn look_at(&self, networks: &Networks<'_>, part: &StepPart<'_>, anchors: &Anchors) -> Result<Seen, StepError> {
+        let Networks { device, vit, student, teacher } = *networks;
+        let features = vit.features(teacher, device, &part.views.seen_by(Viewer::Teacher))?;
+        let y = self.projector.infer(teacher, &features);
+        // The student's prototypes: they are parameters of the loss rather than of a network.
+        let raw = self.prototypes.logits(student, &y).raw;
+        let MsnOptions { temperature, sharpening, .. } = self.options;
+        let shift = self.normalizer.shift(&anchors.delta);
+        let sharpened = ops::add_scaled(shift, 1.0 / sharpening - 1.0, shift);
+        let targets = ops::softmax(&raw, 1.0 / (temperature * sharpening), &sharpened).to_f64();
+        let log_mean = ops::log_mean_softmax(&anchors.logits.raw, 1.0 / temperature, shift).to_f64();
+        Ok(Seen { first_image: part.views.first_image(), targets, log_mean })
+    }
+
+    /// Puts together what was seen, in all processes.
+    fn put_together(&mut self, reduce: &mut dyn Reduce) -> Result<(), StepError> {
+        let columns = self.options.head.prototypes;
+        self.seen.sort_by_key(|seen| seen.first_image);
+        let images = |seen: &Seen| seen.targets.len() / columns;
+        let mine: usize = self.seen.iter().map(images).sum();
+        let local: Vec<f64> = self.seen.iter().flat_map(|seen| seen.targets.iter().copied()).collect();
+        let means: Vec<(f64, &[f64])> = self.seen.iter().map(|s| (images(s) as f64, &s.log_mean[..])).collect();
+        let (mut targets, mut log_mean) = (local, log_of_mean(&means));
+        self.seen = Vec::new();
+        if reduce.ranks() > 1 {
+            let sent: Vec<f64> = log_mean.iter().chain(&targets).copied().collect();
+            let everywhere = reduce.gather(&sent)?;
+            check_finite(everywhere.iter().flatten())?;
+            let rows = |rank: &Vec<f64>| ((rank.len() - columns) / columns) as f64;
+            let means: Vec<(f64, &[f64])> = everywhere.iter().map(|rank| (rows(rank), &rank[..columns])).collect();
+            log_mean = log_of_mean(&means);
+            if self.options.sinkhorn {
+                let before: usize = everywhere[..reduce.rank()].iter().map(|rank| rank.len() - columns).sum();
+                let mut all: Vec<f64> = everywhere.iter().flat_map(|rank| rank[columns..].iter().copied()).collect();
+                sinkhorn(&mut all, columns, SINKHORN_ITERATIONS);
+                targets = all[before..before + mine * columns].to_vec();
+            }
+        } else {
+            check_finite(targets.iter().chain(&log_mean))?;
+            if self.options.sinkhorn {
+                sinkhorn(&mut targets, columns, SINKHORN_ITERATIONS);
+            }
+        }
+        self.step.me_max = (columns as f64).ln() + log_mean.iter().map(|u| u * u.exp()).sum::<f64>();
+        self.known = Some(Known { targets, log_mean });
+        Ok(())
+    }
+
+    /// [`Method::add_gradient`] with these patches kept of each image's random anchor.
+    pub fn add_gradient_kept(
+        &mut self,
+        networks: &Networks<'_>,
+        part: &StepPart<'_>,
+        kept: &[Vec<usize>],
+        reduce: &mut dyn Reduce,
+        gradient: &mut ParamSet,
+    ) -> Result<f64, StepError> {
+        let (anchors, saved) = self.anchor_logits(networks, part, kept)?;
+        if self.known.is_none() {
+            let seen = self.look_at(networks, part, &anchors)?;
+            self.seen.push(seen);
+            self.put_together(reduce)?;
+        }
+        let Some(Known { targets, log_mean }) = &self.known else { return Ok(0.0) };
+        let (device, columns) = (networks.device, self.options.head.prototypes);
+        let (images, first) = (part.views.images(), part.views.first_image());
+        let own = &targets[first * columns..(first + images) * columns];
+        let targets = device.exact_from_f64(&[images, columns], own);
+        let slope = device.exact_from_f64(&[columns], log_mean);
+        let all = (part.step_images * self.anchors()) as f64;
+
+        let Anchors { projected, mut logits, delta } = anchors;
+        let (scale, rows) = (1.0 / self.options.temperature, logits.raw.rows());
+        let shift = self.normalizer.shift(&delta);
+        let weight = self.options.me_max_weight / all;
+        let of_me_max = ops::softmax_gradient(&logits.raw, scale, shift, &slope, weight);
+        let targets_of: Vec<Vec<usize>> = (0..rows).map(|row| vec![row % images]).collect();
+        let weights = vec![1.0 / all; rows];
+        let losses = ops::cross_entropy(&mut logits.raw, scale, shift, &targets, &targets_of, &weights);
+        ops::scatter_add(&of_me_max, &Rows::one_each(rows), 1.0, &mut logits.raw);
+        let cross_entropy = losses.iter().sum::<f64>() / all;
+        if !cross_entropy.is_finite() {
+            return Err(NotFinite { term: "the student's logits".into() }.into());
+        }
+        logits.hold_gradient_of_scaled(scale);
+        if let Some((_, slope)) = &delta {
+            ops::add_shift_gradient(&logits.raw, slope, &mut gradient[self.prototypes.magnitude()]);
+        }
+        let student = networks.student;
+        let dy = self.prototypes.backward(student, &projected.y, logits, gradient);
+        let d_features = self.projector.backward(student, projected, &dy, gradient);
+        networks.vit.backward(student, saved, &d_features, gradient);
+
+        let share = images as f64 / part.step_images as f64;
+        let summaries = ops::row_summaries(&targets);
+        let entropy = summaries.iter().map(|(entropy, _)| entropy).sum::<f64>() / images as f64;
+        self.step.teacher_entropy += share * entropy;
+        self.step.assignments.extend(summaries.into_iter().map(|(_, best)| best));
+        self.step.cross_entropy += cross_entropy;
+        // The shares of the parts add up to the loss; me-max is of all of them together.
+        Ok(cross_entropy + share * self.options.me_max_weight * self.step.me_max)
+    }
+
+    /// The patches that are kept in a step.
+    fn kept(&self, networks: &Networks<'_>, part: &StepPart<'_>) -> Vec<Vec<usize>> {
+        let patch = networks.vit.config().patch;
+        let patches = part.views.seen_by(Viewer::Student).first().map_or(0, |anchor| anchor.patches(patch));
+        self.draw_kept(part.keys, part.at.epoch, patches)
+    }
+}
+
+/// Refuses numbers that are not finite. All processes see the same ones, and stop together.
+fn check_finite<'a>(mut numbers: impl Iterator<Item = &'a f64>) -> Result<(), NotFinite> {
+    let term = "the targets or the student's logits".to_owned();
+    if numbers.all(|x| x.is_finite()) { Ok(()) } else { Err(NotFinite { term }) }
+}
+
+/// The logarithm of a mean, from those of its parts with their weights.
+fn log_of_mean(parts: &[(f64, &[f64])]) -> Vec<f64> {
+    let all: f64 = parts.iter().map(|(weight, _)| weight).sum();
+    let of_column = |k: usize| {
+        let most = parts.iter().map(|(_, part)| part[k]).fold(f64::NEG_INFINITY, f64::max);
+        most + parts.iter().map(|(weight, part)| weight / all * (part[k] - most).exp()).sum::<f64>().ln()
+    };
+    (0..parts.first().map_or(0, |(_, part)| part.len())).map(of_column).collect()
+}
+
+impl Method for Msn {
+    fn views(&self) -> &ViewPlan {
+        &self.options.views
+    }
+
+    fn treatment(&self, id: ParamId, spec: &ParamSpec) -> Treatment {
+        let usual = Treatment { clip: Clip::ByGlobalNorm, ..Treatment::usual(spec) };
+        let is_length = id == self.prototypes.magnitude();
+        if is_length || id == self.prototypes.direction() {
+            let trained = !is_length || self.options.prototypes == Prototypes::Vmf;
+            return Treatment { trained, decays: false, clip: Clip::No, followed: false, ..usual };
+        }
+        usual
+    }
+
+    fn start_step(&mut self) {
+        (self.seen, self.known, self.step) = (Vec::new(), None, MsnReport::default());
+    }
+
+    fn surveys(&self) -> bool {
+        true
+    }
+
+    fn survey(&mut self, networks: &Networks<'_>, part: &StepPart<'_>) -> Result<(), StepError> {
+        let (anchors, _) = self.anchor_logits(networks, part, &self.kept(networks, part))?;
+        let seen = self.look_at(networks, part, &anchors)?;
+        self.seen.push(seen);
+        Ok(())
+    }
+
+    fn end_survey(&mut self, reduce: &mut dyn Reduce) -> Result<(), StepError> {
+        self.put_together(reduce)
+    }
+
+    fn add_gradient(
+        &mut self,
+        networks: &Networks<'_>,
+        part: &StepPart<'_>,
+        reduce: &mut dyn Reduce,
+        gradient: &mut ParamSet,
+    ) -> Result<f64, StepError> {
+        let kept = self.kept(networks, part);
+        self.add_gradient_kept(networks, part, &kept, reduce, gradient)
+    }
+
+    fn end_step(&mut self, _: f64, reduce: &mut dyn Reduce) -> Result<(), StepError> {
+        let MsnReport { cross_entropy, teacher_entropy, .. } = self.step;
+        let everywhere = reduce.gather(&[cross_entropy, teacher_entropy])?;
+        let sum = |i: usize| everywhere.iter().map(|rank| rank[i]).sum::<f64>();
+        (self.step.cross_entropy, self.step.teacher_entropy) = (sum(0), sum(1));
+        self.health.observe(&self.step.assignments);
+        self.known = None;
+        Ok(())
+    }
+
+    fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Finding) {
+        let MsnReport { cross_entropy, me_max, teacher_entropy, .. } = self.step;
+        let magnitude = &student[self.prototypes.magnitude()];
+        let vitals = self.health.vitals(cross_entropy, teacher_entropy, magnitude, self.options.temperature);
+        let total = cross_entropy + self.options.me_max_weight * me_max;
+        let found = moment.judge(&vitals);
+        let record = crate::health::Vitals { loss: total, ..vitals }.add_to(record);
+        (record.number("class_loss", cross_entropy).number("me_max", me_max), found)
+    }
+
+    fn schedules(&self, _: Position, record: Record) -> Record {
+        record
+    }
+
+    fn save<'a>(&'a self, state: &mut State<'a>) {
+        state.value("assignments", self.health.assignments().collect::<Vec<u32>>());
+    }
+
+    fn restore(&mut self, saved: &SavedState<'_>) -> Result<(), StateError> {
+        self.health = Health::restore(saved.all_numbers("assignments")?.into_iter().map(|k| k as u32));
+        Ok(())
+    }
+}
