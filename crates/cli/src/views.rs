@@ -7,6 +7,8 @@ use data::sheet::{self, Row, SheetGrid};
 use data::{CropGroup, DecodeLimits, Image, Loader, LoaderConfig, Reader, Source};
 use random::{Key, Purpose};
 use serde_json::{Value, json};
+use ssl::method::{self, MethodSpec};
+use ssl::recipe::MethodName;
 use ssl::setup::loader_config;
 use ssl::view_plan::{ViewPlan, ViewShape};
 
@@ -34,12 +36,15 @@ pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
     let config = loader_config(&recipe);
     let images = (args.images as usize).min(source.len());
     memory::check_bytes(need(&config, images), memory::SMALLER_VIEWS)?;
-    let rows = rows(&source, &config, args.epoch.into(), images)?;
+    let method = method::of(&recipe);
+    let hidden = Hidden { method: &*method, patch: recipe.patch_size() };
+    let rows = rows(&source, &config, args.epoch.into(), images, &hidden)?;
     images::say_news(&*source);
     let picture = sheet::draw(&rows, &config.views, !args.no_frames)?;
     files::replace_with(&place, &sheet::to_png(&picture)?)
         .map_err(|source| CliError::Picture { path: out.clone(), source })?;
-    output::result(&format!("{}\n{}", text::shown(out), legend(&rows, &config, args)))
+    let unseen = if recipe.method() == MethodName::Dino { "" } else { "; the student does not see what is grey" };
+    output::result(&format!("{}\n{}{unseen}", text::shown(out), legend(&rows, &config, args)))
 }
 
 /// Writes the views of whole epochs as bytes to standard output.
@@ -81,7 +86,13 @@ fn need(config: &LoaderConfig, images: usize) -> u64 {
 
 /// The first readable images of an epoch, each with its views. They come from the loader itself, so that they are what
 /// training sees whatever the settings.
-fn rows(source: &Arc<dyn Source>, config: &LoaderConfig, epoch: u64, most: usize) -> Result<Vec<Row>, CliError> {
+fn rows(
+    source: &Arc<dyn Source>,
+    config: &LoaderConfig,
+    epoch: u64,
+    most: usize,
+    hidden: &Hidden<'_>,
+) -> Result<Vec<Row>, CliError> {
     let config = LoaderConfig { batch_size: 1, max_bad_share: 1.0, ..config.clone() };
     let mut loader = Loader::start(source.clone(), config.clone(), epoch, 0, epoch + 1)?;
     // The loader refuses more images than 32 bits number.
@@ -107,9 +118,36 @@ fn rows(source: &Arc<dyn Source>, config: &LoaderConfig, epoch: u64, most: usize
         let key = Key::new(config.seed, Purpose::View).epoch(epoch).sample(index.into());
         let crop = |view| config.views.draw(view, image.height, image.width, key).crop;
         let crops = (0..config.views.count()).map(crop).collect();
-        rows.push(Row::new(&image, crops, batch.groups.iter().flat_map(images_of).collect(), &config.views));
+        let mut views: Vec<Image> = batch.groups.iter().flat_map(images_of).collect();
+        hidden.paint(&mut views, index.into(), epoch);
+        rows.push(Row::new(&image, crops, views, &config.views));
     }
     Ok(rows)
+}
+
+/// What the student does not see of a view.
+struct Hidden<'a> {
+    method: &'a dyn MethodSpec,
+    /// Side of a patch.
+    patch: usize,
+}
+
+/// What hidden patches are painted with.
+const GREY: u8 = 128;
+
+impl Hidden<'_> {
+    /// Paints over the hidden patches of an image's views.
+    fn paint(&self, views: &mut [Image], sample: u64, epoch: u64) {
+        for (view, patches) in views.iter_mut().zip(self.method.hidden_patches(sample, epoch)) {
+            let (across, row_values) = (view.width / self.patch, view.width * view.channels);
+            for patch in patches {
+                let (top, left) = (patch / across * self.patch, patch % across * self.patch);
+                for row in view.pixels.chunks_exact_mut(row_values).skip(top).take(self.patch) {
+                    row[left * view.channels..(left + self.patch) * view.channels].fill(GREY);
+                }
+            }
+        }
+    }
 }
 
 /// The views of a group as images.
@@ -144,13 +182,40 @@ mod tests {
     use super::*;
     use data::augment::Filter;
     use data::{MultiCrop, Split};
+    use ssl::recipe::{Facts, RawRecipe};
+
+    fn method(name: &str) -> Box<dyn MethodSpec> {
+        let facts = Facts { images: 12, height: 32, width: 32, labelled: true, fingerprint: 1 };
+        let text = format!("method = \"{name}\"\npatch_size = 4\nbatch_size = 4");
+        method::of(&RawRecipe::from_toml(&text, "test").unwrap().resolve(&facts).unwrap())
+    }
+
+    #[test]
+    fn patches_that_the_student_does_not_see_are_grey() {
+        for (name, masked) in [("ibot", 0), ("msn", 1)] {
+            let method = method(name);
+            let hidden = Hidden { method: &*method, patch: 4 };
+            let black = || vec![Image::black(32, 32, 3); 4];
+            // One sample of some is masked.
+            let sample = (0..40).find(|&sample| !method.hidden_patches(sample, 0)[masked].is_empty()).unwrap();
+            let mut views = black();
+            hidden.paint(&mut views, sample, 0);
+            let patches = method.hidden_patches(sample, 0)[masked].clone();
+            let grey = views[masked].pixels.iter().filter(|&&level| level == GREY).count();
+            assert_eq!(grey, patches.len() * 4 * 4 * 3, "{name}");
+            let (top, left) = (patches[0] / 8 * 4, patches[0] % 8 * 4);
+            assert_eq!(views[masked].pixels[(top * 32 + left) * 3], GREY);
+            assert_eq!(views[2..], black()[2..], "local views are seen whole");
+        }
+    }
 
     #[test]
     fn the_views_shown_are_those_that_the_loader_hands_out() {
         let source = images::open("synthetic:train=12,size=20", Split::Train).unwrap();
         let views = MultiCrop { global_size: (16, 16), local_size: (8, 8), local_crops: 3, ..MultiCrop::dino() };
         let config = LoaderConfig { batch_size: 4, seed: 9, workers: 2, views, ..LoaderConfig::default() };
-        let shown = rows(&source, &config, 2, 6).unwrap();
+        let plain = method("dino");
+        let shown = rows(&source, &config, 2, 6, &Hidden { method: &*plain, patch: 8 }).unwrap();
         assert_eq!(shown.len(), 6);
         let mut loader = Loader::start(source.clone(), config, 2, 0, 3).unwrap();
         let batch = loader.next().unwrap().unwrap();

@@ -106,6 +106,15 @@ impl ViewPlan {
         all.filter(|(_, sight)| sight.includes(viewer)).map(|(view, _)| view).collect()
     }
 
+    /// The sizes of the views that a network sees.
+    pub fn sizes_seen_by(&self, viewer: Viewer) -> impl Iterator<Item = (usize, usize)> {
+        let of_group = move |group: &ViewGroup| {
+            let count = group.sights.iter().filter(|sight| sight.includes(viewer)).count();
+            std::iter::repeat_n(group.size, count)
+        };
+        self.groups.iter().flat_map(of_group)
+    }
+
     /// The keys of the student's rows: each view of each image draws from one of its own.
     pub fn student_keys(&self, key: Key, samples: &[u64]) -> Vec<Key> {
         let of_view = |view: usize| samples.iter().map(move |&sample| key.sample(sample).view(view as u32));

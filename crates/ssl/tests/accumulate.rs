@@ -65,6 +65,7 @@ fn methods() -> Vec<Arc<dyn MethodSpec>> {
         sharpening: 0.25,
         sinkhorn,
         me_max_weight: 1.0,
+        patches: 16,
         patch_drop: 0.3,
         seed: 5,
     };

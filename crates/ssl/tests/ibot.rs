@@ -156,12 +156,13 @@ fn the_gradient_of_a_step_is_that_of_its_loss() {
 #[test]
 fn masks_are_those_of_an_image_and_view_whatever_stands_beside_it() {
     let learner = learner(&f64_device(), None);
-    let (all, some) = (learner.method.draw_masks(&[4, 9, 7], 2), learner.method.draw_masks(&[7, 4], 2));
+    let (all, some) =
+        (learner.method.options().draw_masks(&[4, 9, 7], 2), learner.method.options().draw_masks(&[7, 4], 2));
     assert_eq!(all.of_views.len(), 6);
     assert_eq!((&some.of_views[0], &some.of_views[3]), (&all.of_views[2], &all.of_views[3]));
     let many: Vec<u64> = (0..40).collect();
-    assert_eq!(learner.method.draw_masks(&many, 1).count(), 0, "before the first epoch with masks");
-    assert_ne!(learner.method.draw_masks(&many, 2), learner.method.draw_masks(&many, 3));
+    assert_eq!(learner.method.options().draw_masks(&many, 1).count(), 0, "before the first epoch with masks");
+    assert_ne!(learner.method.options().draw_masks(&many, 2), learner.method.options().draw_masks(&many, 3));
 }
 
 #[test]

@@ -70,6 +70,7 @@ fn learner(device: &Device, prototypes: Prototypes, sinkhorn: bool) -> Learner<M
         sharpening: 0.4,
         sinkhorn,
         me_max_weight: 1.7,
+        patches: 16,
         patch_drop: 0.3,
         seed: 3,
     };
@@ -136,10 +137,10 @@ fn the_gradient_of_a_step_is_that_of_its_loss() {
 fn a_random_anchor_keeps_its_share_of_patches_whatever_stands_beside_it() {
     let learner = learner(&f64_device(), Prototypes::L2, true);
     let keys: Vec<u64> = (0..2000).collect();
-    let kept = learner.method.draw_kept(&keys, 1, 16);
+    let kept = learner.method.options().draw_kept(&keys, 1);
     assert!(kept.iter().all(|kept| kept.len() == 11 && kept.is_sorted_by(|a, b| a < b)), "floor(16 * 0.7)");
-    assert_eq!(kept[7], learner.method.draw_kept(&[7], 1, 16)[0]);
-    assert_ne!(kept[7], learner.method.draw_kept(&[7], 2, 16)[0]);
+    assert_eq!(kept[7], learner.method.options().draw_kept(&[7], 1)[0]);
+    assert_ne!(kept[7], learner.method.options().draw_kept(&[7], 2)[0]);
     for patch in 0..16 {
         let share = kept.iter().filter(|kept| kept.contains(&patch)).count() as f64 / 2000.0;
         assert!((share - 11.0 / 16.0).abs() < 0.06, "{patch}: {share}");

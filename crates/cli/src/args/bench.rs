@@ -3,7 +3,7 @@
 use clap::Args;
 use data::{Decoding, Orientation};
 use model::Arch;
-use ssl::recipe::ResidualStream;
+use ssl::recipe::{MethodName, ResidualStream};
 
 use super::{DeviceArgs, SOURCE, above_zero, orientation};
 
@@ -21,6 +21,9 @@ pub struct ViewSizeArgs {
 /// `bench step`.
 #[derive(Debug, Args)]
 pub struct BenchStepArgs {
+    /// Training method: dino, ibot or msn
+    #[arg(long, value_name = "M", default_value_t = MethodName::Dino, value_parser = method)]
+    pub method: MethodName,
     /// Backbone: vit_nano, vit_tiny, vit_small, vit_base or vit_large
     #[arg(long, value_name = "A", default_value_t = Arch::Tiny)]
     pub arch: Arch,
@@ -67,6 +70,7 @@ pub const STEP_EXAMPLES: &str = "\
 Examples:
   dino-vmf bench step --arch vit_small --batch-size 8 --local-crops 8 --out-dim 65536
   dino-vmf bench step --patch-size 4 --batch-size 256 --global-size 32 --local-size 16 --local-crops 4
+  dino-vmf bench step --method ibot --arch vit_small --batch-size 8 --local-crops 10 --out-dim 8192
   dino-vmf bench step --steps 10 --threads 2 --json
 
 The percentage (mfu in JSON) is the share of the device's matrix-product rate that a step reaches, counting the
@@ -106,6 +110,10 @@ pub struct BenchDataArgs {
     /// Print the result as one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+fn method(name: &str) -> Result<MethodName, String> {
+    MethodName::of_word(name).ok_or_else(|| format!("it is one of {}", MethodName::WORDS.join(", ")))
 }
 
 fn stream(name: &str) -> Result<ResidualStream, String> {

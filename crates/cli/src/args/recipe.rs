@@ -65,7 +65,7 @@ pub struct RecipeArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Recipe (what is not given is derived from the data)")]
 pub struct RecipeFlags {
-    /// Training method: dino
+    /// Training method: dino, ibot or msn
     #[arg(long, value_name = "METHOD")]
     pub method: Option<String>,
     /// Prototypes (the classes that the network makes up): vmf for DINO-vMF, l2 or none for DINO with and without

@@ -3,24 +3,21 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use data::views::MultiCrop;
 use data::{IMAGENET_MEAN, IMAGENET_STD};
-use model::{Arch, ConfigError, DropPath, HeadConfig, Start, VitConfig};
+use model::{Arch, DropPath};
 use random::{Key, Purpose};
 use serde_json::{Map, Value, json};
-use ssl::cost::{self, Views};
-use ssl::learner::{LearnError, Learner, LearnerOptions, StepInput};
+use ssl::cost;
+use ssl::learner::{LearnError, Learner, StepInput};
 use ssl::memory::{MemoryNeed, plan_and_reserve};
-use ssl::method::MethodSpec;
-use ssl::method::dino::DinoOptions;
-use ssl::recipe::{Centering, Prototypes, RawRecipe};
-use ssl::target::TargetOptions;
-use ssl::view_plan::{ViewPlan, ViewShape, Viewer};
-use tensor::ops::{self, AdamW, Affine, PixelData, Pixels};
+use ssl::method;
+use ssl::recipe::{Facts, MethodName, RawRecipe, Recipe, RecipeError};
+use ssl::setup::learner_options;
+use ssl::view_plan::{ViewShape, Viewer};
+use tensor::ops::{self, Affine, PixelData, Pixels};
 use tensor::{Device, KernelTime};
 use train::Position;
-use train::curve::Curve;
-use train::optimizer::{OptimizerOptions, StepValues};
+use train::optimizer::StepValues;
 
 use super::usage;
 use crate::args::BenchStepArgs;
@@ -31,6 +28,8 @@ use crate::output;
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct StepBench {
+    /// The method.
+    pub method: MethodName,
     /// The backbone.
     pub arch: Arch,
     /// Side of a patch.
@@ -75,8 +74,6 @@ pub struct StepFigures {
 /// Steps before the clock starts.
 const WARM_UP_STEPS: usize = 2;
 
-/// The rate of the last block: DINO's.
-const DROP_PATH: f64 = 0.1;
 /// Side of the matrices whose product says what the machine can do.
 const GEMM_SIDE: usize = 1024;
 /// The same for a GPU, which smaller ones do not fill.
@@ -89,6 +86,7 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
     let residual = args.stream.unwrap_or_else(|| RawRecipe::default().residual_stream());
     let device = args.device.choose_for_training(residual)?.device;
     let bench = StepBench {
+        method: args.method,
         arch: args.arch,
         patch_size: args.patch_size as usize,
         batch_size: args.batch_size as usize,
@@ -116,7 +114,7 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
             "images_per_second": figures.images_per_second, "step_ms": figures.step_ms, "mfu": mfu,
             "peak_memory_bytes": figures.peak_memory_bytes, "gflops": figures.gflops,
             "gflop_per_step": figures.gflop_per_step, "gemm_gflops": gemm_gflops, "loss": figures.loss,
-            "device": device.describe(), "threads": device.threads(), "arch": bench.arch.name(),
+            "device": device.describe(), "threads": device.threads(), "method": bench.method.as_str(), "arch": bench.arch.name(),
             "patch_size": bench.patch_size, "batch_size": bench.batch_size, "local_crops": bench.local_crops,
             "global_size": bench.global_size, "local_size": bench.local_size,
             "out_dim": bench.out_dim, "accumulate": bench.accumulate,
@@ -136,8 +134,9 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
         }
     }
     output::result(&format!(
-        "{}/{}, batch {}{}{}, 2 crops of {} pixels + {} of {}, K {}, on {}\n  {:.2} images/s, {:.0} ms a step ({} of {})\n  \
+        "{}, {}/{}, batch {}{}{}, 2 crops of {} pixels + {} of {}, K {}, on {}\n  {:.2} images/s, {:.0} ms a step ({} of {})\n  \
          {:.0} GFLOP/s, {:.0} % of {:.0} GFLOP/s ({})\n  {} peak memory{detail}",
+        bench.method,
         bench.arch,
         bench.patch_size,
         bench.batch_size,
@@ -196,64 +195,41 @@ pub fn gemm_gflops(device: &Device) -> f64 {
     flop / best / 1e9
 }
 
-/// What is trained.
-fn setup(bench: &StepBench) -> Result<(LearnerOptions, DinoOptions), ConfigError> {
-    let (global, local) = (bench.global_size, bench.local_size);
-    let vit = VitConfig::new(bench.arch, bench.patch_size, (global, global), 3)?;
-    let views = MultiCrop {
-        global_size: (global, global),
-        local_size: (local, local),
-        local_crops: bench.local_crops,
-        ..MultiCrop::dino()
+/// Data of the size that published recipes are for. There are no images: pixels are noise.
+const IMAGENET: Facts = Facts { images: 1_281_167, height: 375, width: 500, labelled: false, fingerprint: 0 };
+
+/// What is trained: a method with its published settings but for what was asked for.
+fn recipe(bench: &StepBench) -> Result<Recipe, RecipeError> {
+    let of_method = match bench.method {
+        MethodName::Dino | MethodName::Ibot => {
+            "teacher_temp = 0.04\nwarmup_teacher_temp_epochs = 0\nfreeze_last_layer = 0\ndrop_path = 0.1"
+        }
+        MethodName::Msn => "head_batch_norm = true\ndrop_path = 0.0",
     };
-    let method = DinoOptions {
-        views: ViewPlan::multi_crop(&views, 3),
-        head: HeadConfig {
-            inputs: vit.dim,
-            hidden: 2048,
-            bottleneck: 256,
-            prototypes: bench.out_dim,
-            layers: 3,
-            batch_norm: false,
-        },
-        target: TargetOptions {
-            prototypes: Prototypes::Vmf,
-            centering: Centering::Probability,
-            center_momentum: 0.9,
-            center_floor: None,
-        },
-        student_temperature: 0.1,
-        teacher_temperature: Curve::Constant(0.04),
-        decay_magnitude: true,
-        frozen_epochs: 0,
-    };
-    let options = LearnerOptions {
-        vit,
-        optimizer: OptimizerOptions { adam: AdamW::default(), clip: 3.0 },
-        start: Start::Random,
-        seed: 0,
-        accumulate: bench.accumulate,
-        checkpoint_activations: bench.checkpoint_activations,
-    };
-    Ok((options, method))
+    let StepBench { method, arch, patch_size, batch_size, global_size, local_size, local_crops, out_dim, .. } = bench;
+    let StepBench { accumulate, checkpoint_activations, .. } = bench;
+    let text = format!(
+        "method = \"{method}\"\narch = \"{arch}\"\npatch_size = {patch_size}\nbatch_size = {batch_size}\n\
+         global_size = {global_size}\nlocal_size = {local_size}\nlocal_crops = {local_crops}\nout_dim = {out_dim}\n\
+         head_hidden = 2048\nhead_bottleneck = 256\naccumulate = {accumulate}\n\
+         checkpoint_activations = {checkpoint_activations}\n{of_method}"
+    );
+    RawRecipe::from_toml(&text, "bench step")?.resolve(&IMAGENET)
 }
 
 /// Runs the steps.
 pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, CliError> {
-    let (options, method) = setup(bench)?;
-    let (batch, depth) = (bench.batch_size, options.vit.depth);
-    let need = MemoryNeed { options: &options, method: &method, batch, drop_path: DROP_PATH, evaluated: None };
+    let recipe = recipe(bench)?;
+    let (options, method) = (learner_options(&recipe)?, method::of(&recipe));
+    let (batch, depth, drop_rate) = (bench.batch_size, options.vit.depth, recipe.drop_path());
+    let need = MemoryNeed { options: &options, method: &*method, batch, drop_path: drop_rate, evaluated: None };
     memory::check(device, &need)?;
-    let views = Views {
-        global: (bench.global_size, bench.global_size),
-        local: (bench.local_size, bench.local_size),
-        local_crops: bench.local_crops,
-    };
-    let flop = batch as f64 * cost::per_image(&options.vit, &method.head, &views);
+    let flop = batch as f64 * cost::of_recipe(&recipe).map_or(0.0, |(image, _)| image);
     plan_and_reserve(device, &need)?;
     let mut learner = Learner::new(device, &options, |layout, vit, device| method.build(layout, vit, device))?;
     let values = StepValues { lr: 1e-4, weight_decay: 0.04, momentum: 0.996, frozen: false };
-    let shapes = method.views.shapes(batch);
+    let plan = method.views();
+    let shapes = plan.shapes(batch);
     let images: Vec<Vec<u8>> = (0..).zip(&shapes).map(|(seed, shape)| noise(seed, shape.bytes())).collect();
     let sent: Vec<_> = images.iter().map(|pixels| device.upload_pixels(pixels)).collect();
     let (mean, deviation) = (&IMAGENET_MEAN[..], &IMAGENET_STD[..]);
@@ -267,14 +243,14 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, CliError>
             Pixels { count, height, width, channels, data }
         })
         .collect();
-    let rows = method.views.seen_by(Viewer::Student).len() * batch;
+    let rows = plan.seen_by(Viewer::Student).len() * batch;
     let mut times = Vec::with_capacity(bench.steps);
     let mut loss = f64::NAN;
     let keys_of_images: Vec<u64> = (0..batch as u64).collect();
     let mut one_step = |i: usize| {
         let keys = (0..rows).map(|s| Key::new(0, Purpose::DropPath).epoch(i as u64).sample(s as u64));
-        let drop_path = DropPath::draw(DROP_PATH, depth, keys);
-        let input = StepInput { groups: &groups, keys: &keys_of_images, drop_path: Some(&drop_path) };
+        let drop_path = (drop_rate > 0.0).then(|| DropPath::draw(drop_rate, depth, keys));
+        let input = StepInput { groups: &groups, keys: &keys_of_images, drop_path: drop_path.as_ref() };
         learner.step(&input, Position { step: i as u64, epoch: 1 }, &values)
     };
     for i in 0..WARM_UP_STEPS {

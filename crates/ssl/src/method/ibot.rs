@@ -94,6 +94,17 @@ impl IbotOptions {
         }
     }
 
+    /// The masks of some images of an epoch, each drawn from the key of its image and view.
+    pub fn draw_masks(&self, keys: &[u64], epoch: u64) -> Masks {
+        let key = Key::new(self.seed, Purpose::Mask).epoch(epoch);
+        let views = self.class.views.seen_by(Viewer::Teacher);
+        let of_view = |&view: &usize| {
+            let drawn = move |&sample: &u64| self.masks.draw(key.sample(sample).view(view as u32), epoch, self.grid);
+            keys.iter().map(drawn)
+        };
+        Masks { of_views: views.iter().flat_map(of_view).collect() }
+    }
+
     fn patches(&self) -> usize {
         self.grid.0 * self.grid.1
     }
@@ -114,6 +125,10 @@ impl MethodSpec for IbotOptions {
 
     fn reads(&self) -> Tokens {
         Tokens::All
+    }
+
+    fn hidden_patches(&self, sample: u64, epoch: u64) -> Vec<Vec<usize>> {
+        self.draw_masks(&[sample], epoch).of_views
     }
 
     fn output_values(&self, student_rows: usize, teacher_rows: usize) -> usize {
@@ -206,6 +221,11 @@ impl Ibot {
         Ok(Self { options, class, mask_token, own_prototypes, loss, health, step })
     }
 
+    /// What it is made from.
+    pub fn options(&self) -> &IbotOptions {
+        &self.options
+    }
+
     /// The centre of class tokens, and that of patches.
     pub fn centers(&self) -> (&Tensor, &Tensor) {
         (self.class.loss().target().center(), self.loss.target().center())
@@ -222,19 +242,6 @@ impl Ibot {
 
     fn patch_temperature(&self, at: Position) -> f64 {
         self.options.patch_temperature.at(at.epoch.saturating_sub(self.options.patch_temperature_from))
-    }
-
-    /// The masks of some images of an epoch, each drawn from the key of its image and view.
-    pub fn draw_masks(&self, keys: &[u64], epoch: u64) -> Masks {
-        let key = Key::new(self.options.seed, Purpose::Mask).epoch(epoch);
-        let views = self.options.class.views.seen_by(Viewer::Teacher);
-        let of_view = |&view: &usize| {
-            let drawn = move |&sample: &u64| {
-                self.options.masks.draw(key.sample(sample).view(view as u32), epoch, self.options.grid)
-            };
-            keys.iter().map(drawn)
-        };
-        Masks { of_views: views.iter().flat_map(of_view).collect() }
     }
 
     /// As many masked patches as there can be.
@@ -385,7 +392,7 @@ impl Method for Ibot {
         let masks = if networks.device.is_planner() {
             self.largest_masks(part.keys.len())
         } else {
-            self.draw_masks(part.keys, part.at.epoch)
+            self.options.draw_masks(part.keys, part.at.epoch)
         };
         self.add_gradient_masked(networks, part, &masks, gradient)
     }

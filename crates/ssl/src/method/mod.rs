@@ -127,6 +127,13 @@ pub trait MethodSpec: fmt::Debug + Send + Sync {
     /// Which views it wants of an image.
     fn views(&self) -> ViewPlan;
 
+    /// For each view of a sample in an epoch, from the first on: the patches of it that the student does not see, row by
+    /// row. Views that are seen whole may be missing at the end.
+    fn hidden_patches(&self, sample: u64, epoch: u64) -> Vec<Vec<usize>> {
+        _ = (sample, epoch);
+        Vec::new()
+    }
+
     /// Which tokens of the student's last block it reads.
     fn reads(&self) -> Tokens {
         Tokens::Class

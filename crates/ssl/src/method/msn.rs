@@ -58,7 +58,9 @@ pub struct MsnOptions {
     pub sinkhorn: bool,
     /// lambda of me-max.
     pub me_max_weight: f64,
-    /// Share of the random anchor's patches that are left out.
+    /// Patches of a global view.
+    pub patches: usize,
+    /// Share of the random anchor's that are left out.
     pub patch_drop: f64,
     /// Seed of what is left out.
     pub seed: u64,
@@ -67,7 +69,7 @@ pub struct MsnOptions {
 impl MsnOptions {
     /// Those of a recipe.
     pub fn of(recipe: &Recipe) -> Self {
-        let views = loader_config(recipe).views;
+        let (views, patch) = (loader_config(recipe).views, recipe.patch_size());
         let global = ViewGroup { size: views.global_size, sights: vec![Sight::Teacher, Sight::Student] };
         let focal = ViewGroup { size: views.local_size, sights: vec![Sight::Student; views.local_crops] };
         Self {
@@ -78,9 +80,25 @@ impl MsnOptions {
             sharpening: recipe.sharpening(),
             sinkhorn: recipe.sinkhorn(),
             me_max_weight: recipe.me_max_weight(),
+            patches: (views.global_size.0 / patch) * (views.global_size.1 / patch),
             patch_drop: recipe.patch_drop(),
             seed: recipe.seed(),
         }
+    }
+
+    /// The patches that the random anchor of each image keeps, in ascending order.
+    pub fn draw_kept(&self, keys: &[u64], epoch: u64) -> Vec<Vec<usize>> {
+        let patches = self.patches;
+        let key = Key::new(self.seed, Purpose::Keep).epoch(epoch);
+        let count = (patches as f64 * (1.0 - self.patch_drop)) as usize;
+        let of_image = |&sample: &u64| {
+            let mut order: Vec<usize> = (0..patches).collect();
+            key.sample(sample).stream().shuffle(&mut order);
+            order.truncate(count);
+            order.sort_unstable();
+            order
+        };
+        keys.iter().map(of_image).collect()
     }
 }
 
@@ -91,6 +109,13 @@ impl MethodSpec for MsnOptions {
 
     fn views(&self) -> ViewPlan {
         self.views.clone()
+    }
+
+    fn hidden_patches(&self, sample: u64, epoch: u64) -> Vec<Vec<usize>> {
+        let patches = self.patches;
+        let kept = self.draw_kept(&[sample], epoch).swap_remove(0);
+        // The first view is the target's, the second one the random anchor's.
+        vec![Vec::new(), (0..patches).filter(|patch| !kept.contains(patch)).collect()]
     }
 
     fn output_values(&self, student_rows: usize, teacher_rows: usize) -> usize {
@@ -160,6 +185,11 @@ impl Msn {
         Ok(Self { options, projector, prototypes, normalizer, health, seen: Vec::new(), known: None, step })
     }
 
+    /// What it is made from.
+    pub fn options(&self) -> &MsnOptions {
+        &self.options
+    }
+
     /// Cross-entropy and me-max of the last step.
     pub fn losses(&self) -> (f64, f64) {
         (self.step.cross_entropy, self.step.me_max)
@@ -172,20 +202,6 @@ impl Msn {
 
     fn anchors(&self) -> usize {
         self.options.views.seen_by(Viewer::Student).len()
-    }
-
-    /// The patches that the random anchor of each image keeps, out of `patches`, in ascending order.
-    pub fn draw_kept(&self, keys: &[u64], epoch: u64, patches: usize) -> Vec<Vec<usize>> {
-        let key = Key::new(self.options.seed, Purpose::Keep).epoch(epoch);
-        let count = (patches as f64 * (1.0 - self.options.patch_drop)) as usize;
-        let of_image = |&sample: &u64| {
-            let mut order: Vec<usize> = (0..patches).collect();
-            key.sample(sample).stream().shuffle(&mut order);
-            order.truncate(count);
-            order.sort_unstable();
-            order
-        };
-        keys.iter().map(of_image).collect()
     }
 
     /// The student's logits of a part's anchors, of whose random one these patches are kept.
@@ -312,13 +328,6 @@ impl Msn {
         // The shares of the parts add up to the loss; me-max is of all of them together.
         Ok(cross_entropy + share * self.options.me_max_weight * self.step.me_max)
     }
-
-    /// The patches that are kept in a step.
-    fn kept(&self, networks: &Networks<'_>, part: &StepPart<'_>) -> Vec<Vec<usize>> {
-        let patch = networks.vit.config().patch;
-        let patches = part.views.seen_by(Viewer::Student).first().map_or(0, |anchor| anchor.patches(patch));
-        self.draw_kept(part.keys, part.at.epoch, patches)
-    }
 }
 
 /// Refuses numbers that are not finite. All processes see the same ones, and stop together.
@@ -361,7 +370,7 @@ impl Method for Msn {
     }
 
     fn survey(&mut self, networks: &Networks<'_>, part: &StepPart<'_>) -> Result<(), StepError> {
-        let (anchors, _) = self.anchor_logits(networks, part, &self.kept(networks, part))?;
+        let (anchors, _) = self.anchor_logits(networks, part, &self.options.draw_kept(part.keys, part.at.epoch))?;
         let seen = self.look_at(networks, part, &anchors)?;
         self.seen.push(seen);
         Ok(())
@@ -378,7 +387,7 @@ impl Method for Msn {
         reduce: &mut dyn Reduce,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
-        let kept = self.kept(networks, part);
+        let kept = self.options.draw_kept(part.keys, part.at.epoch);
         self.add_gradient_kept(networks, part, &kept, reduce, gradient)
     }
 
