@@ -4,15 +4,21 @@
 use std::sync::Arc;
 
 use data::Source;
-use ssl::recipe::{Facts, RawRecipe, Recipe};
+use ssl::recipe::{Facts, MethodName, RawRecipe, Recipe};
 use train::run::Attempt;
 
 use crate::args::{RecipeArgs, SplitArg};
 use crate::error::CliError;
 use crate::images;
 
-/// The recipe of the built-in data: a run of minutes, where the rules for other data are made for hours.
-const BUILT_IN: &str = include_str!("../../../recipes/synthetic.toml");
+/// The recipes of the built-in data, with their names: runs of minutes, where the rules for other data are made for hours.
+fn built_in(method: MethodName) -> (&'static str, &'static str) {
+    match method {
+        MethodName::Dino => (include_str!("../../../recipes/synthetic.toml"), "recipes/synthetic.toml"),
+        MethodName::Ibot => (include_str!("../../../recipes/synthetic-ibot.toml"), "recipes/synthetic-ibot.toml"),
+        MethodName::Msn => (include_str!("../../../recipes/synthetic-msn.toml"), "recipes/synthetic-msn.toml"),
+    }
+}
 
 impl RecipeArgs {
     /// The training images of a run and what they are. [`Self::asked`] is called before, so that a typing error costs no
@@ -50,13 +56,6 @@ impl RecipeArgs {
         if let Some(threads) = threads {
             machine.set_text("workers", &threads.to_string(), "--threads or RAYON_NUM_THREADS")?;
         }
-        let file = match &self.recipe {
-            Some(path) => RawRecipe::from_file(path)?,
-            None if self.data == "synthetic" || self.data.starts_with("synthetic:seed=") => {
-                RawRecipe::from_toml(BUILT_IN, "recipes/synthetic.toml")?
-            }
-            None => RawRecipe::default(),
-        };
         let mut command_line = RawRecipe::default();
         self.keys.given().try_for_each(|(key, text, flag)| command_line.set_text(key, text, flag))?;
         for assignment in &self.set {
@@ -64,6 +63,14 @@ impl RecipeArgs {
             one.set_assignment(assignment)?;
             command_line = command_line.beside(one)?;
         }
+        let file = match &self.recipe {
+            Some(path) => RawRecipe::from_file(path)?,
+            None if self.data == "synthetic" || self.data.starts_with("synthetic:seed=") => {
+                let (text, name) = built_in(command_line.method());
+                RawRecipe::from_toml(text, name)?
+            }
+            None => RawRecipe::default(),
+        };
         Ok(machine.overlaid_by(file).overlaid_by(command_line))
     }
 }

@@ -43,7 +43,7 @@ pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
     let picture = sheet::draw(&rows, &config.views, !args.no_frames)?;
     files::replace_with(&place, &sheet::to_png(&picture)?)
         .map_err(|source| CliError::Picture { path: out.clone(), source })?;
-    let unseen = if recipe.method() == MethodName::Dino { "" } else { "; the student does not see what is grey" };
+    let unseen = if recipe.method() == MethodName::Dino { "" } else { "; the student does not see what is hatched" };
     output::result(&format!("{}\n{}{unseen}", text::shown(out), legend(&rows, &config, args)))
 }
 
@@ -132,8 +132,10 @@ struct Hidden<'a> {
     patch: usize,
 }
 
-/// What hidden patches are painted with.
-const GREY: u8 = 128;
+/// Hidden patches are hatched: stripes of two greys, which no picture has by itself.
+const HATCHES: [u8; 2] = [70, 150];
+/// Pixels of a stripe.
+const STRIPE: usize = 3;
 
 impl Hidden<'_> {
     /// Paints over the hidden patches of an image's views.
@@ -142,8 +144,11 @@ impl Hidden<'_> {
             let (across, row_values) = (view.width / self.patch, view.width * view.channels);
             for patch in patches {
                 let (top, left) = (patch / across * self.patch, patch % across * self.patch);
-                for row in view.pixels.chunks_exact_mut(row_values).skip(top).take(self.patch) {
-                    row[left * view.channels..(left + self.patch) * view.channels].fill(GREY);
+                let rows = view.pixels.chunks_exact_mut(row_values).enumerate().skip(top).take(self.patch);
+                for (y, row) in rows {
+                    for (x, pixel) in row.chunks_exact_mut(view.channels).enumerate().skip(left).take(self.patch) {
+                        pixel.fill(HATCHES[(x + y) / STRIPE % 2]);
+                    }
                 }
             }
         }
@@ -191,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_that_the_student_does_not_see_are_grey() {
+    fn patches_that_the_student_does_not_see_are_hatched() {
         for (name, masked) in [("ibot", 0), ("msn", 1)] {
             let method = method(name);
             let hidden = Hidden { method: &*method, patch: 4 };
@@ -201,10 +206,10 @@ mod tests {
             let mut views = black();
             hidden.paint(&mut views, sample, 0);
             let patches = method.hidden_patches(sample, 0)[masked].clone();
-            let grey = views[masked].pixels.iter().filter(|&&level| level == GREY).count();
-            assert_eq!(grey, patches.len() * 4 * 4 * 3, "{name}");
+            let hatched = views[masked].pixels.iter().filter(|level| HATCHES.contains(level)).count();
+            assert_eq!(hatched, patches.len() * 4 * 4 * 3, "{name}");
             let (top, left) = (patches[0] / 8 * 4, patches[0] % 8 * 4);
-            assert_eq!(views[masked].pixels[(top * 32 + left) * 3], GREY);
+            assert!(HATCHES.contains(&views[masked].pixels[(top * 32 + left) * 3]));
             assert_eq!(views[2..], black()[2..], "local views are seen whole");
         }
     }
