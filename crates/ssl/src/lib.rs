@@ -4,7 +4,7 @@
 //! - [`mask`]: which patches the student does not see.
 //! - [`method`]: the methods, one file each, behind one trait.
 //! - [`view_plan`]: which views a step has and which network sees which.
-//! - [`target`], [`loss`], [`sinkhorn`]: the teacher's side of a loss, and the loss.
+//! - [`target`], [`loss`], [`sinkhorn`], [`koleo`]: the teacher's side of a loss, and the loss.
 //! - [`learner`]: student, teacher and the step that trains them.
 //! - [`schedule`], [`health`], [`memory`]: what changes with time, whether the run learns, what it needs.
 //! - [`cost`], [`trial`]: what a step costs, by count and by the clock.
@@ -12,6 +12,7 @@
 
 pub mod cost;
 pub mod health;
+pub mod koleo;
 pub mod learner;
 pub mod loss;
 pub mod mask;

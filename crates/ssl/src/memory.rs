@@ -173,6 +173,7 @@ mod tests {
             teacher_temperature: Curve::Constant(0.04),
             decay_magnitude: true,
             frozen_epochs: 0,
+            koleo_weight: 0.0,
         };
         let optimizer = OptimizerOptions { adam: AdamW::default(), clip: 3.0 };
         (

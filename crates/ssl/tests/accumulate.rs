@@ -35,6 +35,7 @@ fn methods() -> Vec<Arc<dyn MethodSpec>> {
     let class = |mode| {
         let mut class: DinoOptions = dino_options(mode, HEAD, (GLOBAL, LOCAL, LOCALS));
         class.target.center_momentum = 0.5;
+        class.koleo_weight = 0.1;
         class
     };
     let plain = class((Prototypes::None, Centering::Logit));
@@ -65,6 +66,7 @@ fn methods() -> Vec<Arc<dyn MethodSpec>> {
         sharpening: 0.25,
         sinkhorn,
         me_max_weight: 1.0,
+        koleo_weight: 0.2,
         patches: 16,
         patch_drop: 0.3,
         seed: 5,

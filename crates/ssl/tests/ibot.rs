@@ -11,6 +11,7 @@ use serde_json::Value;
 use ssl::learner::Learner;
 use ssl::loss::{Terms, TokenLoss};
 use ssl::mask::MaskOptions;
+use ssl::method::dino::DinoOptions;
 use ssl::method::ibot::{Ibot, IbotOptions, Masks};
 use ssl::method::{Method, Networks, StepPart};
 use ssl::recipe::{Centering, Interval, MaskShape, Prototypes};
@@ -84,7 +85,10 @@ fn masks_of(shape: MaskShape) -> MaskOptions {
 
 fn learner(device: &Device, own_prototypes: Option<usize>) -> Learner<Ibot> {
     let options = IbotOptions {
-        class: dino_options((Prototypes::Vmf, Centering::Probability), HEAD, (32, 16, 2)),
+        class: DinoOptions {
+            koleo_weight: 0.2,
+            ..dino_options((Prototypes::Vmf, Centering::Probability), HEAD, (32, 16, 2))
+        },
         grid: (4, 4),
         own_prototypes,
         patch_temperature: Curve::Constant(0.06),

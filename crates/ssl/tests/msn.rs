@@ -70,6 +70,7 @@ fn learner(device: &Device, prototypes: Prototypes, sinkhorn: bool) -> Learner<M
         sharpening: 0.4,
         sinkhorn,
         me_max_weight: 1.7,
+        koleo_weight: 0.3,
         patches: 16,
         patch_drop: 0.3,
         seed: 3,

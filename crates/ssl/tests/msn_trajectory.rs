@@ -106,6 +106,7 @@ fn options(mode: &str) -> MsnOptions {
         sharpening: 0.25,
         sinkhorn: mode == "sinkhorn",
         me_max_weight: 1.0,
+        koleo_weight: 0.0,
         patches: 16,
         patch_drop: 0.15,
         seed: 0,

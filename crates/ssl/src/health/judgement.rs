@@ -312,9 +312,11 @@ impl<'a> Seen<'a> {
             (_, Some((epoch, best))) => {
                 format!("kNN was best after epoch {epoch} ({best:.1} %) and fell since: a lower lr in another --out")
             }
-            _ => "milder crops (global_scale, local_scale), a lower lr or a lower teacher_temp in another --out; `dino-vmf \
+            _ => {
+                "milder crops (global_scale, local_scale), a lower lr or a sharper teacher in another --out; `dino-vmf \
                   views` shows what the network sees"
-                .to_owned(),
+                    .to_owned()
+            }
         };
         Said { kind, advice: format!("{title}: {so_far}. Next: {next}"), epochs }
     }

@@ -152,7 +152,7 @@ impl Course {
         let per_epoch = recipe.steps_per_epoch();
         // MSN has no centre, nothing frozen, and targets that are sharpened instead of a temperature of the teacher.
         let is_centered = recipe.method() != MethodName::Msn;
-        let sharpened = recipe.student_temp() * recipe.sharpening();
+        let sharpened = SHARP.min(recipe.student_temp() * recipe.sharpening());
         Self {
             warmup_steps: (recipe.warmup_epochs() * per_epoch as f64).round() as u64,
             frozen_steps: if is_centered { recipe.freeze_last_layer() as u64 * per_epoch } else { 0 },

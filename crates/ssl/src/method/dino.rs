@@ -13,6 +13,7 @@ use train::{Position, StepError};
 
 use super::{Method, MethodSpec, Networks, StepPart};
 use crate::health::{Finding, Health, Moment, Vitals};
+use crate::koleo::Koleo;
 use crate::learner::LearnError;
 use crate::loss::{LossReport, Terms, TokenLoss};
 use crate::recipe::{Prototypes, Recipe};
@@ -42,6 +43,8 @@ pub struct DinoOptions {
     pub decay_magnitude: bool,
     /// Epochs in which the prototypes stay as they are.
     pub frozen_epochs: u64,
+    /// Weight of KoLeo on the prototypes; none where it is zero.
+    pub koleo_weight: f64,
 }
 
 impl DinoOptions {
@@ -66,6 +69,7 @@ impl DinoOptions {
             teacher_temperature,
             decay_magnitude: recipe.decay_prototype_scale(),
             frozen_epochs: recipe.freeze_last_layer() as u64,
+            koleo_weight: recipe.koleo_weight(),
         }
     }
 }
@@ -91,6 +95,7 @@ pub struct Dino {
     options: DinoOptions,
     head: Head,
     loss: TokenLoss,
+    koleo: Koleo,
     health: Health,
     /// The step that is under way, and after it the last one.
     step: LossReport,
@@ -102,7 +107,8 @@ impl Dino {
         let head = Head::new(layout, HEAD, &options.head);
         let (count, p) = (options.head.prototypes, options.head.bottleneck);
         let loss = TokenLoss::new(device, count, p, options.target, options.student_temperature)?;
-        Ok(Self { options, head, loss, health: Health::default(), step: LossReport::default() })
+        let koleo = Koleo::new(options.koleo_weight);
+        Ok(Self { options, head, loss, koleo, health: Health::default(), step: LossReport::default() })
     }
 
     /// The head.
@@ -127,11 +133,11 @@ impl Dino {
         let (loss, entropy) = (self.step.loss, self.step.teacher_entropy);
         let vitals = self.health.vitals(loss, entropy, magnitude, self.options.student_temperature);
         let found = moment.judge(&vitals);
-        (Vitals { loss: total, ..vitals }.add_to(record), found)
+        (self.koleo.add_to(Vitals { loss: total, ..vitals }.add_to(record), "koleo"), found)
     }
 
-    /// The gradient of the student's class tokens, from theirs and the teacher's, and the share of these images in the loss
-    /// times `weight`.
+    /// The gradient of the student's class tokens, from theirs and the teacher's; the share of these images in the loss times
+    /// `weight`, and in KoLeo on the prototypes.
     pub(super) fn class_loss(
         &mut self,
         networks: &Networks<'_>,
@@ -139,7 +145,7 @@ impl Dino {
         (student_tokens, teacher_tokens): (Tensor, Tensor),
         weight: f64,
         gradient: &mut ParamSet,
-    ) -> Result<(Tensor, f64), StepError> {
+    ) -> Result<(Tensor, f64, f64), StepError> {
         let Networks { student, teacher, .. } = *networks;
         let magnitude = self.head.prototypes.magnitude();
         let (_, logits) = self.head.forward(teacher, teacher_tokens);
@@ -154,9 +160,15 @@ impl Dino {
         let (d_logits, report) = self.loss.between_views(predictions, &targets, images, &terms, d_magnitude)?;
         drop(targets);
         let d_features = self.head.backward(student, projected, d_logits, gradient);
-        self.step.teacher_entropy += images as f64 / part.step_images as f64 * report.teacher_entropy;
+        let koleo = self.koleo.add_gradient(&self.head.prototypes, student, part.share(), gradient);
+        self.step.teacher_entropy += part.share() * report.teacher_entropy;
         self.step.assignments.extend(report.assignments);
-        Ok((d_features, report.loss))
+        Ok((d_features, report.loss, koleo))
+    }
+
+    /// KoLeo's part of the last step's loss.
+    pub(super) fn koleo_loss(&self) -> f64 {
+        self.koleo.loss()
     }
 
     fn teacher_temperature(&self, at: Position) -> f64 {
@@ -198,9 +210,9 @@ impl Method for Dino {
         let views = part.views.seen_by(Viewer::Student);
         let input = VitInput { drop_path: part.drop_path, ..VitInput::images(&views) };
         let (features, saved) = vit.forward(student, device, &input, Tokens::Class)?;
-        let (d_features, loss) = self.class_loss(networks, part, (features, targets), 1.0, gradient)?;
+        let (d_features, loss, koleo) = self.class_loss(networks, part, (features, targets), 1.0, gradient)?;
         vit.backward(student, saved, &d_features, gradient);
-        Ok(loss)
+        Ok(loss + koleo)
     }
 
     fn is_frozen(&self, at: Position) -> bool {
@@ -211,13 +223,14 @@ impl Method for Dino {
         self.loss.target_mut().end_step(reduce)?;
         // Each process has its share of the mean; the assignments at hand are a sample of all.
         self.step.teacher_entropy = reduce.gather(&[self.step.teacher_entropy])?.iter().flatten().sum();
-        self.step.loss = loss;
+        // Of class tokens alone: what says whether the teacher is uniform.
+        self.step.loss = loss - self.koleo.loss();
         self.health.observe(&self.step.assignments);
         Ok(())
     }
 
     fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Finding) {
-        self.vitals_with(student, moment, record, self.step.loss)
+        self.vitals_with(student, moment, record, self.step.loss + self.koleo.loss())
     }
 
     fn schedules(&self, at: Position, record: Record) -> Record {

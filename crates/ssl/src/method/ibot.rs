@@ -27,6 +27,7 @@ use train::{Position, StepError};
 use super::dino::{Dino, DinoOptions};
 use super::{Method, MethodSpec, Networks, StepPart};
 use crate::health::{Finding, Health, Moment};
+use crate::koleo::Koleo;
 use crate::learner::LearnError;
 use crate::loss::{Terms, TokenLoss};
 use crate::mask::{GridSize, MaskOptions};
@@ -150,6 +151,8 @@ pub struct Ibot {
     /// Those of patches, where they have their own.
     own_prototypes: Option<PrototypeLayer>,
     loss: TokenLoss,
+    /// Of prototypes of patches, where they have their own.
+    koleo: Koleo,
     health: Health,
     /// The step that is under way, and after it the last one.
     step: PatchReport,
@@ -217,8 +220,8 @@ impl Ibot {
         let mask_token = layout.add(MASK_TOKEN, &[1, vit.dim], model::Init::Constant(0.0));
         let DinoOptions { target, student_temperature, .. } = options.class;
         let loss = TokenLoss::new(device, options.patch_prototypes(), p, target, student_temperature)?;
-        let (health, step) = (Health::default(), PatchReport::default());
-        Ok(Self { options, class, mask_token, own_prototypes, loss, health, step })
+        let (health, step, koleo) = (Health::default(), PatchReport::default(), Koleo::new(options.class.koleo_weight));
+        Ok(Self { options, class, mask_token, own_prototypes, loss, koleo, health, step })
     }
 
     /// What it is made from.
@@ -284,16 +287,20 @@ impl Ibot {
         let class = ops::gather(&tokens, &class_rows, 1.0);
 
         let weight = self.options.class_weight;
-        let (d_class, class_loss) = self.class.class_loss(networks, part, (class, class_targets), weight, gradient)?;
+        let (d_class, class_loss, mut koleo) =
+            self.class.class_loss(networks, part, (class, class_targets), weight, gradient)?;
         let mut d_tokens = device.zeros(tokens.shape());
         ops::scatter_add(&d_class, &class_rows, 1.0, &mut d_tokens);
         let patch_loss = self.patch_loss(networks, part, masks, (&tokens, &targets), &mut d_tokens, gradient)?;
         drop((tokens, targets));
+        if let Some(own) = &self.own_prototypes {
+            koleo += self.koleo.add_gradient(own, student, part.share(), gradient);
+        }
         vit.backward(student, saved, &d_tokens, gradient);
         self.step.class_loss += class_loss / self.options.class_weight;
         self.step.loss += patch_loss / self.options.patch_weight;
-        self.step.masked += masks.count() as f64 / (views * patches) as f64 * share(part);
-        Ok(class_loss + patch_loss)
+        self.step.masked += masks.count() as f64 / (views * patches) as f64 * part.share();
+        Ok(class_loss + patch_loss + koleo)
     }
 
     /// Notes what the centre of patches moves towards, by all patches that the teacher sees, masked or not.
@@ -346,16 +353,11 @@ impl Ibot {
             let dy = self.prototypes().backward(student, &projected.y, d_logits, gradient);
             let d_rows = self.class.head().projector.backward(student, projected, &dy, gradient);
             ops::scatter_add(&d_rows, &rows, 1.0, d_tokens);
-            self.step.teacher_entropy += piece.len() as f64 / count as f64 * share(part) * distributions.entropy;
+            self.step.teacher_entropy += piece.len() as f64 / count as f64 * part.share() * distributions.entropy;
             self.step.assignments.extend(distributions.assignments);
         }
         Ok(loss)
     }
-}
-
-/// The share of a part in its step.
-fn share(part: &StepPart<'_>) -> f64 {
-    part.views.images() as f64 / part.step_images as f64
 }
 
 impl Method for Ibot {
@@ -410,12 +412,13 @@ impl Method for Ibot {
         let [class_loss, loss, teacher_entropy, masked] = [0, 1, 2, 3].map(sum);
         self.step = PatchReport { class_loss, loss, teacher_entropy, masked, assignments };
         self.loss.target_mut().end_step(reduce)?;
-        self.class.end_step(class_loss, reduce)
+        self.class.end_step(class_loss + self.class.koleo_loss(), reduce)
     }
 
     fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Finding) {
         let PatchReport { class_loss, loss, teacher_entropy, masked, .. } = self.step;
-        let total = self.options.class_weight * class_loss + self.options.patch_weight * loss;
+        let koleo = self.class.koleo_loss() + self.koleo.loss();
+        let total = self.options.class_weight * class_loss + self.options.patch_weight * loss + koleo;
         let (record, finding) = self.class.vitals_with(student, moment, record, total);
         let magnitude = &student[self.prototypes().magnitude()];
         let patches = self.health.vitals(loss, teacher_entropy, magnitude, self.options.class.student_temperature);
@@ -426,6 +429,7 @@ impl Method for Ibot {
             .whole("patch_prototypes_in_use", patches.prototypes_in_use as i64)
             .number("patch_usage_perplexity", patches.usage_perplexity)
             .number("masked_share", masked);
+        let record = if self.own_prototypes.is_some() { self.koleo.add_to(record, "patch_koleo") } else { record };
         let finding = if finding.words.is_some() {
             finding
         } else {

@@ -53,6 +53,13 @@ pub struct StepPart<'a> {
     pub at: Position,
 }
 
+impl StepPart<'_> {
+    /// The share of its images in the step.
+    pub fn share(&self) -> f64 {
+        self.views.images() as f64 / self.step_images as f64
+    }
+}
+
 /// A training method.
 pub trait Method: fmt::Debug + Send {
     /// Which views it wants of an image.

@@ -27,6 +27,7 @@ use train::{NotFinite, Position, StepError};
 
 use super::{Method, MethodSpec, Networks, StepPart};
 use crate::health::{Finding, Health, Moment};
+use crate::koleo::Koleo;
 use crate::learner::LearnError;
 use crate::recipe::{Prototypes, Recipe};
 use crate::setup::{head_config, loader_config};
@@ -58,6 +59,8 @@ pub struct MsnOptions {
     pub sinkhorn: bool,
     /// lambda of me-max.
     pub me_max_weight: f64,
+    /// Weight of KoLeo on the prototypes; none where it is zero.
+    pub koleo_weight: f64,
     /// Patches of a global view.
     pub patches: usize,
     /// Share of the random anchor's that are left out.
@@ -80,6 +83,7 @@ impl MsnOptions {
             sharpening: recipe.sharpening(),
             sinkhorn: recipe.sinkhorn(),
             me_max_weight: recipe.me_max_weight(),
+            koleo_weight: recipe.koleo_weight(),
             patches: (views.global_size.0 / patch) * (views.global_size.1 / patch),
             patch_drop: recipe.patch_drop(),
             seed: recipe.seed(),
@@ -131,6 +135,7 @@ pub struct Msn {
     projector: Projector,
     prototypes: PrototypeLayer,
     normalizer: Normalizer,
+    koleo: Koleo,
     health: Health,
     /// What has been seen of the parts of a step, by the first image of each.
     seen: Vec<Seen>,
@@ -181,8 +186,9 @@ impl Msn {
         let (count, p) = (options.head.prototypes, options.head.bottleneck);
         let prototypes = PrototypeLayer::new(layout, PROTOTYPES, count, p);
         let normalizer = Normalizer::new(device, options.prototypes, count, p)?;
+        let koleo = Koleo::new(options.koleo_weight);
         let (health, step) = (Health::default(), MsnReport::default());
-        Ok(Self { options, projector, prototypes, normalizer, health, seen: Vec::new(), known: None, step })
+        Ok(Self { options, projector, prototypes, normalizer, koleo, health, seen: Vec::new(), known: None, step })
     }
 
     /// What it is made from.
@@ -318,15 +324,16 @@ impl Msn {
         let dy = self.prototypes.backward(student, &projected.y, logits, gradient);
         let d_features = self.projector.backward(student, projected, &dy, gradient);
         networks.vit.backward(student, saved, &d_features, gradient);
+        let koleo = self.koleo.add_gradient(&self.prototypes, student, part.share(), gradient);
 
-        let share = images as f64 / part.step_images as f64;
+        let share = part.share();
         let summaries = ops::row_summaries(&targets);
         let entropy = summaries.iter().map(|(entropy, _)| entropy).sum::<f64>() / images as f64;
         self.step.teacher_entropy += share * entropy;
         self.step.assignments.extend(summaries.into_iter().map(|(_, best)| best));
         self.step.cross_entropy += cross_entropy;
         // The shares of the parts add up to the loss; me-max is of all of them together.
-        Ok(cross_entropy + share * self.options.me_max_weight * self.step.me_max)
+        Ok(cross_entropy + share * self.options.me_max_weight * self.step.me_max + koleo)
     }
 }
 
@@ -405,10 +412,11 @@ impl Method for Msn {
         let MsnReport { cross_entropy, me_max, teacher_entropy, .. } = self.step;
         let magnitude = &student[self.prototypes.magnitude()];
         let vitals = self.health.vitals(cross_entropy, teacher_entropy, magnitude, self.options.temperature);
-        let total = cross_entropy + self.options.me_max_weight * me_max;
+        let total = cross_entropy + self.options.me_max_weight * me_max + self.koleo.loss();
         let found = moment.judge(&vitals);
         let record = crate::health::Vitals { loss: total, ..vitals }.add_to(record);
-        (record.number("class_loss", cross_entropy).number("me_max", me_max), found)
+        let record = record.number("class_loss", cross_entropy).number("me_max", me_max);
+        (self.koleo.add_to(record, "koleo"), found)
     }
 
     fn schedules(&self, _: Position, record: Record) -> Record {

@@ -124,6 +124,7 @@ impl RawRecipe {
             local_scale,
             blur_sigma,
             out_dim,
+            koleo_weight: self.koleo_weight.or_default(0.0),
             head_hidden: self.head_hidden.or_usual(2048, for_nano(512)),
             head_bottleneck: self.head_bottleneck.or_usual(256, for_nano(128)),
             head_layers: self.head_layers.or_default(3),

@@ -132,7 +132,7 @@ impl Recipe {
 
 /// Keys that runs had no choice of when checkpoints began to name their recipe, with what was so: they do not count in the
 /// name, so that such runs can go on.
-const AS_BEFORE: &[(&str, &str)] = &[("start", "\"random\"")];
+const AS_BEFORE: &[(&str, &str)] = &[("start", "\"random\""), ("koleo_weight", "0.0")];
 
 impl RunConfig for Recipe {
     fn to_toml(&self) -> String {

@@ -228,6 +228,8 @@ recipe! {
 
     /// Number of prototypes K.
     out_dim: usize, Rule::Whole(2, 1 << 24), Fixed, EVERY;
+    /// Weight of KoLeo, which pushes each prototype away from its nearest neighbour; 0 switches it off.
+    koleo_weight: f64, between(0.0, 1000.0), Fixed, EVERY;
     /// Width of the head's hidden layers.
     head_hidden: usize, Rule::Whole(1, 65_536), Fixed, EVERY;
     /// Width p of the head's output, the dimension of the sphere's space.

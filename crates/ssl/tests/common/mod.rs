@@ -49,6 +49,7 @@ pub fn dino_options(
         teacher_temperature: Curve::Constant(0.04),
         decay_magnitude: true,
         frozen_epochs: 0,
+        koleo_weight: 0.0,
     }
 }
 

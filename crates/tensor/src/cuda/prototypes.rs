@@ -142,6 +142,16 @@ pub(crate) fn row_summaries(cuda: &Cuda, probabilities: &Tensor) -> Vec<(f64, us
     entropy.iter().zip(best).map(|(&e, &b)| (f64::from(f32::from_bits(e)), b as usize)).collect()
 }
 
+/// The column of the largest element of each row beside column `first + r`.
+pub(crate) fn largest_beside(cuda: &Cuda, x: &Tensor, first: usize) -> Vec<usize> {
+    let rows = x.rows();
+    let best = cuda.allocate(rows, DType::F32);
+    let arguments = arguments![x.cuda_address(), first as i64, x.columns() as i32, best.address()];
+    let (grid, block) = over_rows(rows);
+    cuda.launch(("softmax", "largest_beside"), grid, block, 0, &arguments);
+    cuda.download::<u32>(best.address(), rows).into_iter().map(|column| column as usize).collect()
+}
+
 pub(crate) fn cross_entropy(
     cuda: &Cuda,
     raw: &Tensor,

@@ -26,8 +26,9 @@ pub use norm::{
 };
 pub use optimizer::{AdamW, ParameterUpdate, Teacher, adamw_and_average, clear, squared_norms};
 pub use prototypes::{
-    Logits, add_scaled, add_shift_gradient, column_mean, column_sums, cross_entropy, log_mean_softmax, move_towards,
-    prototype_logits, prototype_logits_backward, row_summaries, softmax, softmax_gradient, vmf_log_normalizer,
+    Logits, add_scaled, add_shift_gradient, column_mean, column_sums, cross_entropy, largest_beside, log_mean_softmax,
+    move_towards, prototype_logits, prototype_logits_backward, row_summaries, softmax, softmax_gradient,
+    vmf_log_normalizer,
 };
 pub use residual::{branch_gradient, gather, scatter, scatter_add};
 pub use tokens::{

@@ -164,6 +164,18 @@ pub fn add_scaled(a: &Tensor, factor: f64, b: &Tensor) -> Tensor {
     out
 }
 
+/// The column of the largest element of each row, that of row r looked for beside column `first + r`.
+pub fn largest_beside(x: &Tensor, first: usize) -> Vec<usize> {
+    assert!(x.columns() > 1, "there is one beside it");
+    on_device!(x, T => {
+        let largest = |(r, row): (usize, &[T])| {
+            let beside = row.iter().enumerate().filter(|(c, _)| *c != first + r);
+            beside.fold((usize::from(first + r == 0), T::LOWEST), |best, (c, &x)| if x > best.1 { (c, x) } else { best }).0
+        };
+        T::slice(x).chunks_exact(x.columns()).enumerate().map(largest).collect()
+    }, cuda => gpu::largest_beside(cuda, x, first))
+}
+
 /// Entropy of each row of probabilities, and the column of its largest.
 pub fn row_summaries(probabilities: &Tensor) -> Vec<(f64, usize)> {
     on_device!(

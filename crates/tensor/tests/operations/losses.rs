@@ -13,6 +13,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         Operation { name: "prototypes", tolerance: 3e-6, run: prototypes },
         Operation { name: "log-normaliser", tolerance: 2e-7, run: log_normaliser },
         Operation { name: "teacher", tolerance: 4e-6, run: teacher },
+        Operation { name: "largest beside", tolerance: 0.0, run: largest_beside },
         Operation { name: "softmax gradient", tolerance: 4e-6, run: softmax_gradient },
         Operation { name: "cross-entropy", tolerance: 2e-6, run: cross_entropy },
     ]
@@ -63,6 +64,15 @@ fn teacher(d: &Device) -> Outputs {
         ("centre", moved.to_f64()),
         ("shift less centre", ops::add_scaled(&shift, -25.0, &moved).to_f64()),
     ]
+}
+
+fn largest_beside(d: &Device) -> Outputs {
+    let of = |rows: usize, columns: usize, first: usize| {
+        let found = ops::largest_beside(&exact(d, 1, &[rows, columns]), first);
+        // One more, so that there is a largest to compare by.
+        found.into_iter().map(|column| 1.0 + column as f64).collect()
+    };
+    vec![("wide", of(40, PROTOTYPES, 7)), ("narrow", of(7, 7, 0)), ("two", of(2, 2, 0))]
 }
 
 fn softmax_gradient(d: &Device) -> Outputs {

@@ -87,6 +87,27 @@ extern "C" __global__ void row_summaries(const float* p, int columns, float* ent
     }
 }
 
+// The first column of the largest element of row r beside column first + r.
+extern "C" __global__ void largest_beside(const float* x, i64 first, int columns, int* best) {
+    __shared__ float scratch[32];
+    __shared__ int places[1024];
+    x += (i64)blockIdx.x * columns;
+    i64 beside = first + blockIdx.x;
+    float most = LOWEST;
+    int place = columns;
+    for (int c = threadIdx.x; c < columns; c += blockDim.x)
+        if (c != beside && x[c] > most) most = x[c], place = c;
+    float top = block_max(most, scratch);
+    places[threadIdx.x] = most == top ? place : columns;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        int found = columns;
+        for (int i = 0; i < blockDim.x; ++i) found = min(found, places[i]);
+        // Where nothing is larger than minus infinity, any other column.
+        best[blockIdx.x] = found < columns ? found : (beside == 0 ? 1 : 0);
+    }
+}
+
 // WIDTH neighbouring numbers.
 template <int WIDTH> __device__ __forceinline__ void load_some(const float* p, float* x) {
     if (WIDTH == 4) *reinterpret_cast<float4*>(x) = *reinterpret_cast<const float4*>(p);
