@@ -12,7 +12,7 @@ use ssl::recipe::{Facts, RawRecipe, Recipe};
 use ssl::{method, view_plan::ViewShape};
 use tensor::DeviceError;
 use train::Outcome;
-use train::run::{CENSUS_FILE, Difference, RunError, RunFolder, Vacated};
+use train::run::{CENSUS_FILE, Difference, RunError, RunFolder, RunReader, Vacated};
 
 use crate::args::PretrainArgs;
 use crate::collapse;
@@ -35,7 +35,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     if let Some(parent) = args.stop_with {
         signals::stop_with(parent)?;
     }
-    let asked = args.recipe.asked(args.device.thread_count()?)?;
+    let asked = as_begun(args.recipe.asked(args.device.thread_count()?)?, args.out.as_deref())?;
     let device = args.device.choose_for_training(asked.residual_stream())?;
     let (train, facts) = args.recipe.open(&asked)?;
     let named_out =
@@ -48,6 +48,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         Some(out) => out,
         None => default_out(&args.recipe.data, &args.recipe.resolve(fitted.clone(), &facts, &[])?),
     };
+    let fitted = as_begun(fitted, Some(&out))?;
     let command = Command { args, asked, fitted, device, train, facts, out };
     let (mut vacated, mut heard) = (None, None);
     loop {
@@ -56,6 +57,16 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
             Next::Ended(status) => return Ok(status),
         }
     }
+}
+
+/// What was asked for, and of a run that has begun what it was begun with where its configuration is older than a key.
+fn as_begun(mut asked: RawRecipe, out: Option<&Path>) -> Result<RawRecipe, CliError> {
+    // A folder that cannot be read is spoken of when it is opened.
+    let begun = out.and_then(|out| RunReader::open_any_attempt(out).ok().flatten());
+    if let Some((saved, path)) = begun.and_then(|run| run.config().ok()) {
+        asked.go_on_as(&saved, &text::shown(&path))?;
+    }
+    Ok(asked)
 }
 
 /// What comes after an attempt.

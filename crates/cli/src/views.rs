@@ -43,7 +43,11 @@ pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
     let picture = sheet::draw(&rows, &config.views, !args.no_frames)?;
     files::replace_with(&place, &sheet::to_png(&picture)?)
         .map_err(|source| CliError::Picture { path: out.clone(), source })?;
-    let unseen = if recipe.method() == MethodName::Dino { "" } else { "; the student does not see what is hatched" };
+    let unseen = match recipe.method() {
+        MethodName::Dino => "",
+        MethodName::Ibot => "; what is hatched the student does not see",
+        MethodName::Msn => "; what is hatched the student does not see, nor any of global view 1, the target",
+    };
     output::result(&format!("{}\n{}{unseen}", text::shown(out), legend(&rows, &config, args)))
 }
 

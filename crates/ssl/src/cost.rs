@@ -24,8 +24,9 @@ pub fn of_recipe(recipe: &Recipe) -> Option<(f64, f64)> {
 
 /// Patches of an image that go through the heads of student and teacher, in the mean.
 fn of_patches(recipe: &Recipe, vit: &VitConfig) -> (f64, f64) {
-    if recipe.method() != MethodName::Ibot {
-        return (0.0, 0.0);
+    match recipe.method() {
+        MethodName::Dino | MethodName::Msn => return (0.0, 0.0),
+        MethodName::Ibot => {}
     }
     let (rows, columns) = vit.grid();
     let seen = 2.0 * (rows * columns) as f64;

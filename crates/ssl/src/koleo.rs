@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Which one is nearest comes from matrix products on the device, in pieces. What is done with it is little work, and on the
-//! host in double precision.
+//! host in double precision. On a GPU the products are of rounded numbers, so that of neighbours which are equally near up to
+//! rounding any may be taken.
 
 use model::PrototypeLayer;
 use tensor::{ParamSet, Rows, Tensor, ops};
@@ -16,11 +17,12 @@ const EPSILON: f64 = 1e-8;
 /// Inner products that are made at once.
 const PRODUCTS_AT_ONCE: usize = 1 << 26;
 
-/// The other row that each row of `direction` makes the smallest angle with.
-fn nearest_others(direction: &Tensor) -> Vec<usize> {
-    let count = direction.rows();
-    let (unit, _) = ops::l2_normalize(direction, 0.0);
-    let ones = direction.device().exact_from_f64(&[count, 1], &vec![1.0; count]);
+/// The other row that each row of `direction` makes the smallest angle with, given its rows at unit length.
+fn nearest_others(direction: &Tensor, unit: &[f64]) -> Vec<usize> {
+    let (count, device) = (direction.rows(), direction.device());
+    // Activations, for matrix products.
+    let unit = device.from_f64(direction.shape(), unit);
+    let ones = device.exact_from_f64(&[count, 1], &vec![1.0; count]);
     let at_once = (PRODUCTS_AT_ONCE / count).max(1);
     let of_piece = |first: usize| {
         let rows = Rows::range(count, first..count.min(first + at_once));
@@ -31,17 +33,24 @@ fn nearest_others(direction: &Tensor) -> Vec<usize> {
 }
 
 /// KoLeo as a part of a loss.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Debug)]
 pub struct Koleo {
     weight: f64,
     /// L in the last step.
     value: f64,
+    /// Its gradient in the step that is under way: the same for every part of it.
+    gradient: Option<Tensor>,
 }
 
 impl Koleo {
     /// With this weight; nothing is computed where it is zero.
     pub fn new(weight: f64) -> Self {
-        Self { weight, value: 0.0 }
+        Self { weight, value: 0.0, gradient: None }
+    }
+
+    /// Forgets the step before.
+    pub fn start_step(&mut self) {
+        self.gradient = None;
     }
 
     /// Adds the `share` of a part of a step in the gradient to that of the prototypes' directions; its share of the loss. L
@@ -56,13 +65,15 @@ impl Koleo {
         if self.weight == 0.0 {
             return 0.0;
         }
-        let direction = &student[prototypes.direction()];
-        let (value, d_direction) = value_and_gradient(direction);
-        let d_direction = direction.device().exact_from_f64(direction.shape(), &d_direction);
+        let d_direction = self.gradient.get_or_insert_with(|| {
+            let direction = &student[prototypes.direction()];
+            let (value, d_direction) = value_and_gradient(direction);
+            self.value = value;
+            direction.device().exact_from_f64(direction.shape(), &d_direction)
+        });
         let held = &mut gradient[prototypes.direction()];
-        *held = ops::add_scaled(held, self.weight * share, &d_direction);
-        self.value = value;
-        self.weight * share * value
+        *held = ops::add_scaled(held, self.weight * share, d_direction);
+        self.weight * share * self.value
     }
 
     /// Its part of the last step's loss.
@@ -81,9 +92,9 @@ fn value_and_gradient(direction: &Tensor) -> (f64, Vec<f64>) {
     if count < 2 {
         return (0.0, vec![0.0; direction.len()]);
     }
-    let nearest = nearest_others(direction);
     let mut unit = direction.to_f64();
     let lengths: Vec<f64> = unit.chunks_exact_mut(dim).map(to_unit_length).collect();
+    let nearest = nearest_others(direction, &unit);
     let row = |k: usize| &unit[k * dim..(k + 1) * dim];
     let (mut loss, mut d_unit) = (0.0, vec![0.0; unit.len()]);
     for (k, &other) in nearest.iter().enumerate() {
@@ -135,7 +146,7 @@ mod tests {
         let mut unit = rows.to_f64();
         unit.chunks_exact_mut(dim).for_each(|row| _ = to_unit_length(row));
         let dot = |a: usize, b: usize| (0..dim).map(|i| unit[a * dim + i] * unit[b * dim + i]).sum::<f64>();
-        for (k, nearest) in nearest_others(&rows).into_iter().enumerate() {
+        for (k, nearest) in nearest_others(&rows, &unit).into_iter().enumerate() {
             let best = (0..count).filter(|&j| j != k).max_by(|&a, &b| dot(k, a).total_cmp(&dot(k, b))).unwrap();
             assert_eq!(nearest, best, "of {k}");
         }

@@ -56,7 +56,7 @@ impl Terms {
 /// What the loss of some rows was, and what it says of the run's health.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LossReport {
-    /// Mean cross-entropy over images and terms.
+    /// Weighted sum of the cross-entropies of its rows: their share of the step's mean.
     pub loss: f64,
     /// Mean entropy of the teacher's targets; the loss less this is the divergence.
     pub teacher_entropy: f64,

@@ -49,12 +49,39 @@ impl MaskOptions {
     }
 }
 
+/// The patches of some images that the student does not see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Masks {
+    /// For each global view, view by view over the images: its masked patches in ascending order.
+    pub of_views: Vec<Vec<usize>>,
+}
+
+impl Masks {
+    /// Masked patches in all.
+    pub fn count(&self) -> usize {
+        self.of_views.iter().map(Vec::len).sum()
+    }
+
+    /// Their rows in a matrix with `rows_of_view` rows for each global view, the patches from `first` on.
+    pub(crate) fn rows(&self, rows_of_view: usize, first: usize) -> Vec<usize> {
+        let of_view = |(view, patches): (usize, &Vec<usize>)| {
+            patches.iter().map(move |patch| view * rows_of_view + first + patch).collect::<Vec<_>>()
+        };
+        self.of_views.iter().enumerate().flat_map(of_view).collect()
+    }
+
+    /// What each masked patch weighs: all of a view together as much as one view does.
+    pub(crate) fn weights(&self, of_view: f64) -> Vec<f64> {
+        self.of_views.iter().flat_map(|patches| vec![of_view / patches.len().max(1) as f64; patches.len()]).collect()
+    }
+}
+
 /// The smallest area from which a rectangle is drawn.
 fn smallest_area((rows, columns): GridSize) -> f64 {
     ((rows.min(columns) / 3) as f64).powi(2)
 }
 
-/// Rectangles until no more than `most` patches are covered and none fits any more.
+/// Rectangles until `most` patches are covered, or none is found any more that fits into what is left.
 fn blocks(stream: &mut Stream, most: f64, grid: GridSize) -> Vec<usize> {
     let (rows, columns) = grid;
     let mut covered = vec![false; rows * columns];

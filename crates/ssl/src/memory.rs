@@ -122,7 +122,9 @@ pub fn estimate_on_cpu(device: &Device, need: &MemoryNeed<'_>) -> Result<usize, 
     let plan = method.views();
     let views = plan.shapes(batch);
     let patches = |v: &ViewShape| (v.height / vit.patch) * (v.width / vit.patch);
-    let tokens = views.iter().map(|v| v.count * (patches(v) + 1)).sum::<usize>().div_ceil(parts);
+    // What the student sees: the teacher keeps nothing.
+    let tokens_of = |(height, width): (usize, usize)| (height / vit.patch) * (width / vit.patch) + 1;
+    let tokens = (batch * plan.sizes_seen_by(Viewer::Student).map(tokens_of).sum::<usize>()).div_ceil(parts);
     let blocks = match method.reads() {
         // The last block keeps little: it serves the class tokens alone.
         Tokens::Class => vit.depth.saturating_sub(1),

@@ -22,8 +22,9 @@ impl Schedules {
     pub fn new(recipe: &Recipe) -> Self {
         let (n, total) = (recipe.steps_per_epoch(), recipe.total_steps());
         let warmup = ((recipe.warmup_epochs() * n as f64).round() as u64).min(total);
-        if recipe.method() == MethodName::Msn {
-            return Self::beyond_the_run(recipe, total, warmup);
+        match recipe.method() {
+            MethodName::Dino | MethodName::Ibot => {}
+            MethodName::Msn => return Self::beyond_the_run(recipe, total, warmup),
         }
         Self {
             lr: cosine(recipe.peak_lr(), recipe.min_lr(), total, warmup),

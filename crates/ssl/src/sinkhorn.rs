@@ -1,7 +1,7 @@
 //! Targets that use every prototype equally often: Sinkhorn's scaling of a batch.
 //!
-//! On the host and in double precision: the targets of a step are some ten thousand numbers, and those of all processes and
-//! all parts of a step have to be scaled together.
+//! On the host and in double precision: the targets of a step are few beside its activations (batch times K), and those of
+//! all processes and all parts of a step have to be scaled together.
 
 /// Scales rows of probabilities over `columns` prototypes so that each prototype gets about the same share of the batch
 /// while every row stays a distribution: `iterations` times columns, then rows.

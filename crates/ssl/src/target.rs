@@ -169,15 +169,12 @@ impl Target {
     /// The statistic of all images from those of the parts: a mean, or the logarithm of a mean.
     fn join(&self, parts: &[(f64, &[f64])]) -> Vec<f64> {
         let images: f64 = parts.iter().map(|(n, _)| n).sum();
-        (0..parts[0].1.len())
-            .map(|k| match self.options.centering {
-                Centering::Logit => parts.iter().map(|(n, s)| n / images * s[k]).sum(),
-                Centering::Probability => {
-                    let most = parts.iter().map(|(_, s)| s[k]).fold(f64::NEG_INFINITY, f64::max);
-                    most + parts.iter().map(|(n, s)| n / images * (s[k] - most).exp()).sum::<f64>().ln()
-                }
-            })
-            .collect()
+        match self.options.centering {
+            Centering::Logit => {
+                (0..parts[0].1.len()).map(|k| parts.iter().map(|(n, s)| n / images * s[k]).sum()).collect()
+            }
+            Centering::Probability => log_of_mean(parts),
+        }
     }
 
     fn not_finite(&self, raw: &Tensor) -> NotFinite {
@@ -191,4 +188,14 @@ impl Target {
         };
         NotFinite { term: term.into() }
     }
+}
+
+/// The logarithm of a mean, from those of its parts with their weights.
+pub(crate) fn log_of_mean(parts: &[(f64, &[f64])]) -> Vec<f64> {
+    let all: f64 = parts.iter().map(|(weight, _)| weight).sum();
+    let of_column = |k: usize| {
+        let most = parts.iter().map(|(_, part)| part[k]).fold(f64::NEG_INFINITY, f64::max);
+        most + parts.iter().map(|(weight, part)| weight / all * (part[k] - most).exp()).sum::<f64>().ln()
+    };
+    (0..parts.first().map_or(0, |(_, part)| part.len())).map(of_column).collect()
 }

@@ -17,7 +17,8 @@ use ssl::recipe::{NoSize, Size};
 
 use crate::device::MAX_THREADS;
 
-/// Pre-trains vision transformers on unlabelled images with DINO and DINO-vMF, and evaluates them.
+/// Pre-trains vision transformers on unlabelled images with DINO, iBOT and MSN, with or without von Mises-Fisher prototypes, and evaluates
+/// them.
 #[derive(Debug, Parser)]
 #[command(name = "dino-vmf", version, propagate_version = true, after_help = START_HERE)]
 pub struct Cli {

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use ssl::recipe::{self, Recipe};
+use ssl::recipe::{self, MethodName, Recipe};
 use ssl::setup::vit_config;
 use text::{bytes, count, thousands};
 use train::run::{Activity, Attempt, Damage, Identity, RunConfig, RunReader, RunResult};
@@ -318,11 +318,14 @@ fn line(text: &mut String, title: &str, content: &str) {
 }
 
 fn in_words(recipe: &Recipe) -> Result<String, CliError> {
+    let centering = match recipe.method() {
+        MethodName::Dino | MethodName::Ibot => format!(", centering {}", recipe.centering()),
+        MethodName::Msn => String::new(),
+    };
     Ok(format!(
-        "{}, prototypes {}, centering {}; {}: {}",
+        "{}, prototypes {}{centering}; {}: {}",
         recipe.method(),
         recipe.prototypes(),
-        recipe.centering(),
         recipe.arch(),
         network(&vit_config(recipe)?)
     ))

@@ -58,14 +58,14 @@ impl Course {
                 }));
                 found.extend(self.slower_teacher());
                 found.extend(self.half_lr("a lower learning rate is safer"));
-                found.extend((self.teacher_temp > SHARP).then(|| {
+                found.extend((self.is_centered && self.teacher_temp > SHARP).then(|| {
                     let reason =
                         format!("a sharper teacher than one of {} becomes uniform less often", self.teacher_temp);
                     Remedy::new("teacher_temp", SHARP, reason)
                 }));
             }
             CollapseKind::OnePrototype => {
-                found.extend((self.center_momentum == 1.0).then(|| {
+                found.extend((self.is_centered && self.center_momentum == 1.0).then(|| {
                     Remedy::new("center_momentum", USUAL_CENTER, "center_momentum 1 keeps the centre where it began")
                 }));
                 found.extend(self.slower_teacher());
@@ -108,6 +108,9 @@ impl Course {
     /// Temperatures with which a teacher is not known to train.
     fn odd_temperature(&self) -> Option<Remedy> {
         let Self { teacher_temp, student_temp, warmup_teacher_temp, .. } = *self;
+        if !self.is_centered {
+            return None;
+        }
         let sharp = SHARP.min(short(0.4 * student_temp));
         if teacher_temp >= student_temp {
             let reason = format!(

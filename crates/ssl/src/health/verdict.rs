@@ -46,6 +46,8 @@ pub struct Course {
     pub student_temp: f64,
     /// Number of prototypes K.
     pub prototypes: usize,
+    /// Whether the teacher is centred and has a temperature of its own.
+    pub is_centered: bool,
     /// Momentum of the centre.
     pub center_momentum: f64,
     /// Momentum of the teacher at the start.
@@ -122,27 +124,28 @@ impl Moment {
         let verdict = self.course.verdict(self.step, vitals, Some(self.rank));
         Finding { verdict, words: self.course.in_words(verdict, vitals, Some(self.rank)) }
     }
-}
 
-impl Moment {
-    /// What the numbers of masked patches mean, among which their loss and the teacher's entropy. No reason to end a run:
-    /// class tokens may learn without them.
-    pub fn judge_patches(&self, patches: &Vitals, prototypes: usize) -> Finding {
+    /// What the numbers of masked patches mean, among which their loss and the teacher's entropy; `temperature` is that of the
+    /// teacher's patches. Said, and no more: class tokens may learn without them.
+    pub fn judge_patches(&self, patches: &Vitals, prototypes: usize, temperature: f64) -> Finding {
         if self.course.is_early(self.step) || patches.observed < ENOUGH {
             return Finding::default();
         }
-        let ln_k = (prototypes as f64).ln();
-        let (kind, seen) = if patches.usage_perplexity < ONE_CHOICE {
-            (CollapseKind::OnePrototype, "every masked patch has the same target".to_owned())
-        } else if patches.teacher_entropy > UNIFORM * ln_k {
-            let entropy = patches.teacher_entropy;
-            (CollapseKind::Uniform, format!("patch targets are uniform: their entropy is {entropy:.4} of {ln_k:.4}"))
+        let (entropy, ln_k) = (patches.teacher_entropy, (prototypes as f64).ln());
+        let (seen, advice) = if patches.usage_perplexity < ONE_CHOICE {
+            (
+                "every masked patch has the same target".to_owned(),
+                "a lower lr, or masks from a later mask_start_epoch on",
+            )
+        } else if entropy > UNIFORM * ln_k {
+            let sharper = "teacher_patch_temp 0.04, or masks from a later mask_start_epoch on";
+            let advice = if temperature > SHARP { sharper } else { "masks from a later mask_start_epoch on" };
+            (format!("patch targets are uniform: their entropy is {entropy:.4} of {ln_k:.4}"), advice)
         } else {
             return Finding::default();
         };
-        let words =
-            format!("{seen}. Masked patches teach nothing: try teacher_patch_temp 0.04, or mask_start_epoch later");
-        Finding { verdict: Verdict::Suspected(kind), words: Some(words) }
+        let words = format!("{seen}. Masked patches teach nothing: try {advice}");
+        Finding { verdict: Verdict::Healthy, words: Some(words) }
     }
 }
 
@@ -151,7 +154,10 @@ impl Course {
     pub fn of(recipe: &Recipe) -> Self {
         let per_epoch = recipe.steps_per_epoch();
         // MSN has no centre, nothing frozen, and targets that are sharpened instead of a temperature of the teacher.
-        let is_centered = recipe.method() != MethodName::Msn;
+        let is_centered = match recipe.method() {
+            MethodName::Dino | MethodName::Ibot => true,
+            MethodName::Msn => false,
+        };
         let sharpened = SHARP.min(recipe.student_temp() * recipe.sharpening());
         Self {
             warmup_steps: (recipe.warmup_epochs() * per_epoch as f64).round() as u64,
@@ -163,6 +169,7 @@ impl Course {
             teacher_temp: if is_centered { recipe.teacher_temp() } else { sharpened },
             student_temp: recipe.student_temp(),
             prototypes: recipe.out_dim(),
+            is_centered,
             center_momentum: recipe.center_momentum(),
             momentum_teacher: recipe.momentum_teacher(),
             momentum_teacher_end: recipe.momentum_teacher_end(),
@@ -259,6 +266,7 @@ pub(super) mod tests {
         teacher_temp: 0.07,
         student_temp: 0.1,
         prototypes: 4096,
+        is_centered: true,
         center_momentum: 0.9,
         momentum_teacher: 0.96,
         momentum_teacher_end: 1.0,

@@ -2,7 +2,7 @@
 //!
 //! The loss is the mean cross-entropy of every student view against every other view of the teacher ([`TokenLoss`]).
 
-use model::{Head, HeadConfig, Layout, ParamSpec, Tokens, VitConfig, VitInput};
+use model::{Head, HeadConfig, Layout, ParamSpec, PrototypeLayer, Tokens, VitConfig, VitInput};
 use tensor::{Device, ParamId, ParamSet, Tensor};
 use train::curve::Curve;
 use train::optimizer::Treatment;
@@ -71,6 +71,18 @@ impl DinoOptions {
             frozen_epochs: recipe.freeze_last_layer() as u64,
             koleo_weight: recipe.koleo_weight(),
         }
+    }
+}
+
+impl DinoOptions {
+    /// How the optimiser treats a parameter of these prototypes; none where it is another's.
+    pub(super) fn treatment_of(&self, layer: &PrototypeLayer, id: ParamId, spec: &ParamSpec) -> Option<Treatment> {
+        let usual = Treatment { frozen_at_first: true, ..Treatment::usual(spec) };
+        if id == layer.magnitude() {
+            let trained = self.target.prototypes != Prototypes::L2;
+            return Some(Treatment { trained, decays: usual.decays && self.decay_magnitude, ..usual });
+        }
+        (id == layer.direction()).then_some(usual)
     }
 }
 
@@ -182,20 +194,13 @@ impl Method for Dino {
     }
 
     fn treatment(&self, id: ParamId, spec: &ParamSpec) -> Treatment {
-        let usual = Treatment::usual(spec);
-        let prototypes = &self.head.prototypes;
-        if id == prototypes.magnitude() {
-            let trained = self.options.target.prototypes != Prototypes::L2;
-            let decays = usual.decays && self.options.decay_magnitude;
-            Treatment { trained, decays, frozen_at_first: true, ..usual }
-        } else {
-            Treatment { frozen_at_first: id == prototypes.direction(), ..usual }
-        }
+        self.options.treatment_of(&self.head.prototypes, id, spec).unwrap_or(Treatment::usual(spec))
     }
 
     fn start_step(&mut self) {
         self.loss.target_mut().start_step();
         self.step = LossReport::default();
+        self.koleo.start_step();
     }
 
     fn add_gradient(
@@ -230,7 +235,10 @@ impl Method for Dino {
     }
 
     fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Finding) {
-        self.vitals_with(student, moment, record, self.step.loss + self.koleo.loss())
+        let (record, found) = self.vitals_with(student, moment, record, self.step.loss + self.koleo.loss());
+        // What says whether the teacher is uniform, where it is a part of the loss.
+        let is_part = self.options.koleo_weight > 0.0;
+        (if is_part { record.number("class_loss", self.step.loss) } else { record }, found)
     }
 
     fn schedules(&self, at: Position, record: Record) -> Record {

@@ -30,8 +30,8 @@ use crate::health::{Finding, Health, Moment};
 use crate::koleo::Koleo;
 use crate::learner::LearnError;
 use crate::loss::{Terms, TokenLoss};
-use crate::mask::{GridSize, MaskOptions};
-use crate::recipe::{Prototypes, Recipe};
+use crate::mask::{GridSize, MaskOptions, Masks};
+use crate::recipe::Recipe;
 use crate::target::Side;
 use crate::view_plan::{ViewPlan, Viewer};
 
@@ -163,35 +163,16 @@ pub struct Ibot {
 struct PatchReport {
     class_loss: f64,
     loss: f64,
-    teacher_entropy: f64,
+    /// Sum of the entropies of all targets, and how many these are.
+    entropies: f64,
+    targets: f64,
     masked: f64,
     assignments: Vec<usize>,
 }
 
-/// The patches of some images that the student does not see.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Masks {
-    /// For each global view, view by view over the images: its masked patches in ascending order.
-    pub of_views: Vec<Vec<usize>>,
-}
-
-impl Masks {
-    /// Masked patches in all.
-    pub fn count(&self) -> usize {
-        self.of_views.iter().map(Vec::len).sum()
-    }
-
-    /// Their rows in a matrix with `rows_of_view` rows for each global view, the patches from `first` on.
-    fn rows(&self, rows_of_view: usize, first: usize) -> Vec<usize> {
-        let of_view = |(view, patches): (usize, &Vec<usize>)| {
-            patches.iter().map(move |patch| view * rows_of_view + first + patch).collect::<Vec<_>>()
-        };
-        self.of_views.iter().enumerate().flat_map(of_view).collect()
-    }
-
-    /// What each masked patch weighs: all of a view together as much as one view does.
-    fn weights(&self, of_view: f64) -> Vec<f64> {
-        self.of_views.iter().flat_map(|patches| vec![of_view / patches.len().max(1) as f64; patches.len()]).collect()
+impl PatchReport {
+    fn teacher_entropy(&self) -> f64 {
+        self.entropies / self.targets.max(1.0)
     }
 }
 
@@ -299,6 +280,7 @@ impl Ibot {
         vit.backward(student, saved, &d_tokens, gradient);
         self.step.class_loss += class_loss / self.options.class_weight;
         self.step.loss += patch_loss / self.options.patch_weight;
+        self.step.targets += masks.count() as f64;
         self.step.masked += masks.count() as f64 / (views * patches) as f64 * part.share();
         Ok(class_loss + patch_loss + koleo)
     }
@@ -353,7 +335,7 @@ impl Ibot {
             let dy = self.prototypes().backward(student, &projected.y, d_logits, gradient);
             let d_rows = self.class.head().projector.backward(student, projected, &dy, gradient);
             ops::scatter_add(&d_rows, &rows, 1.0, d_tokens);
-            self.step.teacher_entropy += piece.len() as f64 / count as f64 * part.share() * distributions.entropy;
+            self.step.entropies += piece.len() as f64 * distributions.entropy;
             self.step.assignments.extend(distributions.assignments);
         }
         Ok(loss)
@@ -366,20 +348,14 @@ impl Method for Ibot {
     }
 
     fn treatment(&self, id: ParamId, spec: &ParamSpec) -> Treatment {
-        match &self.own_prototypes {
-            Some(own) if [own.magnitude(), own.direction()].contains(&id) => {
-                let usual = Treatment::usual(spec);
-                let is_length = id == own.magnitude();
-                let trained = !is_length || self.options.class.target.prototypes != Prototypes::L2;
-                let decays = usual.decays && (!is_length || self.options.class.decay_magnitude);
-                Treatment { trained, decays, frozen_at_first: true, ..usual }
-            }
-            _ => self.class.treatment(id, spec),
-        }
+        let own = self.own_prototypes.as_ref();
+        let of_own = own.and_then(|own| self.options.class.treatment_of(own, id, spec));
+        of_own.unwrap_or_else(|| self.class.treatment(id, spec))
     }
 
     fn start_step(&mut self) {
         self.class.start_step();
+        self.koleo.start_step();
         self.loss.target_mut().start_step();
         self.step = PatchReport::default();
     }
@@ -404,19 +380,20 @@ impl Method for Ibot {
     }
 
     fn end_step(&mut self, _: f64, reduce: &mut dyn Reduce) -> Result<(), StepError> {
-        let PatchReport { class_loss, loss, teacher_entropy, masked, .. } = self.step;
-        let everywhere = reduce.gather(&[class_loss, loss, teacher_entropy, masked])?;
+        let PatchReport { class_loss, loss, entropies, targets, masked, .. } = self.step;
+        let everywhere = reduce.gather(&[class_loss, loss, entropies, targets, masked])?;
         let sum = |i: usize| everywhere.iter().map(|rank| rank[i]).sum::<f64>();
         let assignments = std::mem::take(&mut self.step.assignments);
         self.health.observe(&assignments);
-        let [class_loss, loss, teacher_entropy, masked] = [0, 1, 2, 3].map(sum);
-        self.step = PatchReport { class_loss, loss, teacher_entropy, masked, assignments };
+        let [class_loss, loss, entropies, targets, masked] = [0, 1, 2, 3, 4].map(sum);
+        self.step = PatchReport { class_loss, loss, entropies, targets, masked, assignments };
         self.loss.target_mut().end_step(reduce)?;
         self.class.end_step(class_loss + self.class.koleo_loss(), reduce)
     }
 
     fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Finding) {
-        let PatchReport { class_loss, loss, teacher_entropy, masked, .. } = self.step;
+        let PatchReport { class_loss, loss, masked, .. } = self.step;
+        let teacher_entropy = self.step.teacher_entropy();
         let koleo = self.class.koleo_loss() + self.koleo.loss();
         let total = self.options.class_weight * class_loss + self.options.patch_weight * loss + koleo;
         let (record, finding) = self.class.vitals_with(student, moment, record, total);
@@ -430,10 +407,12 @@ impl Method for Ibot {
             .number("patch_usage_perplexity", patches.usage_perplexity)
             .number("masked_share", masked);
         let record = if self.own_prototypes.is_some() { self.koleo.add_to(record, "patch_koleo") } else { record };
-        let finding = if finding.words.is_some() {
-            finding
+        // What there is to say of class tokens comes first.
+        let temperature = self.options.patch_temperature.at(u64::MAX);
+        let finding = if finding == Finding::default() {
+            moment.judge_patches(&patches, self.options.patch_prototypes(), temperature)
         } else {
-            moment.judge_patches(&patches, self.options.patch_prototypes())
+            finding
         };
         (record, finding)
     }

@@ -26,13 +26,13 @@ use train::state::{SavedState, State, StateError};
 use train::{NotFinite, Position, StepError};
 
 use super::{Method, MethodSpec, Networks, StepPart};
-use crate::health::{Finding, Health, Moment};
+use crate::health::{Finding, Health, Moment, Vitals};
 use crate::koleo::Koleo;
 use crate::learner::LearnError;
 use crate::recipe::{Prototypes, Recipe};
 use crate::setup::{head_config, loader_config};
 use crate::sinkhorn::sinkhorn;
-use crate::target::Normalizer;
+use crate::target::{Normalizer, log_of_mean};
 use crate::view_plan::{Sight, ViewGroup, ViewPlan, Viewer};
 
 /// What the names of the prototypes begin with.
@@ -247,7 +247,7 @@ impl Msn {
     }
 
     /// Puts together what was seen, in all processes.
-    fn put_together(&mut self, reduce: &mut dyn Reduce) -> Result<(), StepError> {
+    fn put_together(&mut self, reduce: &mut dyn Reduce) -> Result<Known, StepError> {
         let columns = self.options.head.prototypes;
         self.seen.sort_by_key(|seen| seen.first_image);
         let images = |seen: &Seen| seen.targets.len() / columns;
@@ -276,8 +276,7 @@ impl Msn {
             }
         }
         self.step.me_max = (columns as f64).ln() + log_mean.iter().map(|u| u * u.exp()).sum::<f64>();
-        self.known = Some(Known { targets, log_mean });
-        Ok(())
+        Ok(Known { targets, log_mean })
     }
 
     /// [`Method::add_gradient`] with these patches kept of each image's random anchor.
@@ -290,12 +289,15 @@ impl Msn {
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
         let (anchors, saved) = self.anchor_logits(networks, part, kept)?;
-        if self.known.is_none() {
-            let seen = self.look_at(networks, part, &anchors)?;
-            self.seen.push(seen);
-            self.put_together(reduce)?;
-        }
-        let Some(Known { targets, log_mean }) = &self.known else { return Ok(0.0) };
+        let known = match self.known.take() {
+            Some(known) => known,
+            None => {
+                let seen = self.look_at(networks, part, &anchors)?;
+                self.seen.push(seen);
+                self.put_together(reduce)?
+            }
+        };
+        let Known { targets, log_mean } = &*self.known.insert(known);
         let (device, columns) = (networks.device, self.options.head.prototypes);
         let (images, first) = (part.views.images(), part.views.first_image());
         let own = &targets[first * columns..(first + images) * columns];
@@ -343,16 +345,6 @@ fn check_finite<'a>(mut numbers: impl Iterator<Item = &'a f64>) -> Result<(), No
     if numbers.all(|x| x.is_finite()) { Ok(()) } else { Err(NotFinite { term }) }
 }
 
-/// The logarithm of a mean, from those of its parts with their weights.
-fn log_of_mean(parts: &[(f64, &[f64])]) -> Vec<f64> {
-    let all: f64 = parts.iter().map(|(weight, _)| weight).sum();
-    let of_column = |k: usize| {
-        let most = parts.iter().map(|(_, part)| part[k]).fold(f64::NEG_INFINITY, f64::max);
-        most + parts.iter().map(|(weight, part)| weight / all * (part[k] - most).exp()).sum::<f64>().ln()
-    };
-    (0..parts.first().map_or(0, |(_, part)| part.len())).map(of_column).collect()
-}
-
 impl Method for Msn {
     fn views(&self) -> &ViewPlan {
         &self.options.views
@@ -370,6 +362,7 @@ impl Method for Msn {
 
     fn start_step(&mut self) {
         (self.seen, self.known, self.step) = (Vec::new(), None, MsnReport::default());
+        self.koleo.start_step();
     }
 
     fn surveys(&self) -> bool {
@@ -384,7 +377,8 @@ impl Method for Msn {
     }
 
     fn end_survey(&mut self, reduce: &mut dyn Reduce) -> Result<(), StepError> {
-        self.put_together(reduce)
+        self.known = Some(self.put_together(reduce)?);
+        Ok(())
     }
 
     fn add_gradient(
@@ -414,7 +408,7 @@ impl Method for Msn {
         let vitals = self.health.vitals(cross_entropy, teacher_entropy, magnitude, self.options.temperature);
         let total = cross_entropy + self.options.me_max_weight * me_max + self.koleo.loss();
         let found = moment.judge(&vitals);
-        let record = crate::health::Vitals { loss: total, ..vitals }.add_to(record);
+        let record = Vitals { loss: total, ..vitals }.add_to(record);
         let record = record.number("class_loss", cross_entropy).number("me_max", me_max);
         (self.koleo.add_to(record, "koleo"), found)
     }

@@ -202,6 +202,16 @@ impl Recipe {
                 self.student_temp()
             ));
         }
+        if self.applies("teacher_patch_temp") && self.teacher_patch_temp() >= self.student_temp() {
+            said.push(format!(
+                "teacher_patch_temp {} is not below student_temp {}: the teacher does not sharpen patches",
+                self.teacher_patch_temp(),
+                self.student_temp()
+            ));
+        }
+        if self.applies("mask_start_epoch") && self.mask_start_epoch() >= self.epochs() {
+            said.push(format!("mask_start_epoch {}: no patch is ever masked", self.mask_start_epoch()));
+        }
         if self.applies("warmup_teacher_temp_epochs") && self.warmup_teacher_temp_epochs() > self.epochs() {
             said.push(format!(
                 "warmup_teacher_temp_epochs {} is longer than the run ({} epochs): teacher_temp {} is never reached",

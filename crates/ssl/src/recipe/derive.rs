@@ -70,6 +70,7 @@ impl RawRecipe {
         let model = arch.value;
         let is_large = matches!(model, Arch::Base | Arch::Large);
         let is_nano = model == Arch::Nano;
+        let longest_warmup = if method == MethodName::Msn { 15.0 } else { 10.0 };
 
         let for_nano = |width| is_nano.then(|| (width, format!("{model}: a head of the backbone's order of size")));
 
@@ -80,8 +81,8 @@ impl RawRecipe {
         let patch = patch_size.value;
         let global_size = self.global_size.or_derive(|| global_size(short, patch));
         let local_size = self.local_size.or_derive(|| local_size(global_size.value, patch));
-        let local_crops = self.local_crops.or_default(8);
-        let global_scale = self.global_scale.or_derive(|| global_scale(short, local_crops.value));
+        let local_crops = self.local_crops.or_usual(8, as_published(method, (None, Some(10), Some(10))));
+        let global_scale = self.global_scale.or_derive(|| global_scale(method, short, local_crops.value));
         let local_scale = self.local_scale.or_derive(|| local_scale(images, short, global_scale.value));
 
         let out_dim = self.out_dim.or_derive(|| out_dim(images, method));
@@ -108,7 +109,7 @@ impl RawRecipe {
             centering,
             arch,
             patch_size,
-            drop_path: self.drop_path.or_default(0.1),
+            drop_path: self.drop_path.or_usual(0.1, as_published(method, (None, None, Some(0.0)))),
             start: self.start.or_usual(
                 Start::Random,
                 (images < FEW_IMAGES)
@@ -130,16 +131,27 @@ impl RawRecipe {
             head_layers: self.head_layers.or_default(3),
             head_batch_norm: self.head_batch_norm.or_usual(
                 false,
-                (images < FEW_IMAGES)
-                    .then(|| (true, format!("{images} images: without it a run often becomes uniform"))),
+                match images < FEW_IMAGES {
+                    true => Some((true, format!("{images} images: without it a run often becomes uniform"))),
+                    false => as_published(method, (None, None, Some(true))),
+                },
             ),
             epochs,
             batch_size,
-            lr: self.lr.or_usual(5e-4, is_nano.then(|| (1e-3, format!("{model}: a small network takes larger steps")))),
+            lr: self.lr.or_usual(
+                5e-4,
+                match is_nano {
+                    true => Some((1e-3, format!("{model}: a small network takes larger steps"))),
+                    false => as_published(method, (None, None, Some(2.5e-4))),
+                },
+            ),
             min_lr: self.min_lr.or_default(1e-6),
-            warmup_epochs: self
-                .warmup_epochs
-                .or_derive(|| ((runs as f64 / 10.0).min(10.0), format!("a tenth of {runs} epochs, at most 10"))),
+            warmup_epochs: self.warmup_epochs.or_derive(|| {
+                (
+                    (runs as f64 / 10.0).min(longest_warmup),
+                    format!("a tenth of {runs} epochs, at most {longest_warmup}"),
+                )
+            }),
             weight_decay: self.weight_decay.or_default(0.04),
             weight_decay_end: self.weight_decay_end.or_default(0.4),
             clip_grad: self
@@ -206,6 +218,16 @@ impl RawRecipe {
             source: None,
         })
     }
+}
+
+/// What the released recipe of a method has where DINO's has the usual value: for DINO, iBOT and MSN.
+fn as_published<T>(method: MethodName, (dino, ibot, msn): (Option<T>, Option<T>, Option<T>)) -> Option<(T, String)> {
+    let value = match method {
+        MethodName::Dino => dino,
+        MethodName::Ibot => ibot,
+        MethodName::Msn => msn,
+    };
+    value.map(|value| (value, format!("{method}: as published")))
 }
 
 fn centering(prototypes: Prototypes) -> (Centering, String) {
@@ -313,6 +335,19 @@ mod tests {
         assert_eq!((r.head_hidden(), r.head_bottleneck()), (2048, 256));
         let base = resolve("batch_size = 1024\narch = \"vit_base\"\nepochs = 400", IMAGENET).unwrap();
         assert_eq!((base.warmup_teacher_temp_epochs(), base.freeze_last_layer(), base.clip_grad()), (50, 3, 0.3));
+    }
+
+    #[test]
+    fn on_imagenet_at_batch_1024_the_rules_give_the_values_of_ibot_and_msn() {
+        let r = resolve("method = \"ibot\"\nbatch_size = 1024", IMAGENET).unwrap();
+        assert_eq!((r.out_dim(), r.local_crops(), r.peak_lr(), r.drop_path()), (8192, 10, 0.002, 0.1));
+        assert_eq!((r.mask_shape(), r.masked_views(), r.teacher_patch_temp()), (MaskShape::Block, 0.5, 0.07));
+        assert_eq!((r.mask_ratio().low, r.mask_ratio().high, r.patch_out_dim()), (0.1, 0.5, 8192));
+        let r = resolve("method = \"msn\"\nbatch_size = 1024\nepochs = 800", IMAGENET).unwrap();
+        assert_eq!((r.out_dim(), r.local_crops(), r.peak_lr(), r.drop_path()), (1024, 10, 1e-3, 0.0));
+        assert_eq!((r.head_batch_norm(), r.warmup_epochs(), r.prototypes()), (true, 15.0, Prototypes::L2));
+        assert_eq!((r.global_scale().low, r.local_scale().low, r.local_scale().high), (0.3, 0.05, 0.3));
+        assert_eq!((r.momentum_teacher(), r.sharpening(), r.patch_drop(), r.sinkhorn()), (0.996, 0.25, 0.15, true));
     }
 
     #[test]

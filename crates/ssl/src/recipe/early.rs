@@ -3,7 +3,9 @@
 use data::Orientation;
 use model::Start;
 
+use super::error::RecipeError;
 use super::fields::{Given, RawRecipe};
+use super::parse::parse;
 use super::values::{MethodName, Prototypes, ResidualStream};
 
 /// Channels of an ordinary image.
@@ -28,6 +30,21 @@ impl RawRecipe {
         self.start.get_or_insert_with(|| Given { value: Start::Random, place: place.to_owned() });
     }
 
+    /// Goes on as a run was begun whose saved configuration is older than some keys: what nobody has asked for is then what
+    /// there was before there was a choice.
+    pub fn go_on_as(&mut self, saved: &str, place: &str) -> Result<(), RecipeError> {
+        let begun = Self::from_toml(saved, place)?;
+        let (old, keys) = (format!("{place}, which is older than this key"), parse(saved, place)?);
+        let is_older = |key: &str| !keys.contains_key(key);
+        if is_older("orientation") && self.orientation.is_none() {
+            self.orientation = begun.orientation.map(|given| Given { place: old.clone(), ..given });
+        }
+        if is_older("start") && self.start.is_none() {
+            self.start = begun.start.map(|given| Given { place: old, ..given });
+        }
+        Ok(())
+    }
+
     /// The method that will train.
     pub fn method(&self) -> MethodName {
         self.method.as_ref().map_or(MethodName::Dino, |given| given.value)
@@ -49,5 +66,26 @@ impl RawRecipe {
         if let Some(given) = &mut self.batch_size {
             given.value = given.value.min(images);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_run_goes_on_as_it_was_begun_and_a_new_one_as_it_is() {
+        let old = "seed = 1\n[data]\nimages = 3\n";
+        let mut asked = RawRecipe::default();
+        asked.go_on_as(old, "config.toml").unwrap();
+        assert_eq!(asked.start.unwrap().value, Start::Random);
+        assert_eq!(asked.orientation.unwrap().value, Orientation::AsStored);
+        let mut asked = RawRecipe::from_toml("start = \"mimetic\"", "mine.toml").unwrap();
+        asked.go_on_as(old, "config.toml").unwrap();
+        assert_eq!(asked.start.unwrap().value, Start::Mimetic, "what was asked for is refused or not, but not changed");
+        let new = "start = \"mimetic\"\norientation = \"upright\"\n[data]\nimages = 3\n";
+        let mut asked = RawRecipe::default();
+        asked.go_on_as(new, "config.toml").unwrap();
+        assert!(asked.start.is_none() && asked.orientation.is_none());
     }
 }

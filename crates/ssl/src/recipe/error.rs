@@ -166,7 +166,7 @@ pub enum RecipeError {
     /// Shared prototypes of two numbers.
     #[error(
         "patch_out_dim {patches} is not out_dim {class}, but shared_head = true gives patches the prototypes of class \
-         tokens: leave patch_out_dim out, or use shared_head = false"
+         tokens: leave patch_out_dim out, set it to {class}, or use shared_head = false"
     )]
     SharedHeadOfTwoSizes {
         /// Prototypes of class tokens.
@@ -186,7 +186,7 @@ pub enum RecipeError {
     FreeNormsWithoutNormalizer,
     /// A random anchor of which nothing is left.
     #[error(
-        "patch_drop {drop} leaves none of the {patches} patches of the random anchor: lower it, to 0.15 as published"
+        "patch_drop {drop} leaves none of the {patches} patches of the random anchor: use patch_drop = 0, a smaller patch_size or a larger global_size"
     )]
     AnchorWithoutPatches {
         /// Patches of a view.

@@ -245,15 +245,15 @@ recipe! {
     batch_size: usize, Rule::Whole(1, 1_000_000), Fixed, EVERY;
     /// Base learning rate for 256 images; the peak is lr * batch_size / 256.
     lr: f64, above(0.0, 10.0), Fixed, EVERY;
-    /// Learning rate at the end.
+    /// Learning rate at the end (of msn: of schedules that are longer than the run).
     min_lr: f64, between(0.0, 10.0), Fixed, EVERY;
-    /// Epochs, possibly a fraction, in which the learning rate rises from 0.
+    /// Epochs, possibly a fraction, in which the learning rate rises from 0 (of msn: from warmup_start).
     warmup_epochs: f64, between(0.0, 1e6), Fixed, EVERY;
     /// Weight decay at the start.
     weight_decay: f64, between(0.0, 10.0), Fixed, EVERY;
     /// Weight decay at the end.
     weight_decay_end: f64, between(0.0, 10.0), Fixed, EVERY;
-    /// Largest gradient norm of each parameter tensor; 0 switches clipping off.
+    /// Largest gradient norm of each parameter tensor (of msn: of all but the prototypes together); 0 switches clipping off.
     clip_grad: f64, between(0.0, 1e6), Fixed, EVERY;
     /// Epochs in which the prototypes stay as they are.
     freeze_last_layer: usize, Rule::Whole(0, 1_000_000), Fixed, CENTERED;

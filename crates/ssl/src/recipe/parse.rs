@@ -103,7 +103,7 @@ pub fn of_run(run: &RunReader) -> Result<Recipe, RunError> {
     Recipe::from_toml(&text, "config.toml").map_err(|source| RunError::Config { path, source: source.into() })
 }
 
-fn parse(text: &str, place: &str) -> Result<Table, RecipeError> {
+pub(super) fn parse(text: &str, place: &str) -> Result<Table, RecipeError> {
     text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
         RecipeError::Syntax { place: format!("{place}:{line}"), message: excerpt(error.message()).into_owned() }

@@ -1,10 +1,12 @@
 //! The rules for the views of an image: their sizes, their shares of it, their patches and their blur.
 
 use super::derive::FEW_IMAGES;
-use super::values::{Interval, Size};
+use super::values::{Interval, MethodName, Size};
 
 /// Patches a side of DINO's local views.
 const DINO_LOCAL_PATCHES: usize = 6;
+/// The smallest share of an image that MSN's random views show.
+const MSN_LOWEST_SHARE: f64 = 0.3;
 /// The largest share of an image that a local view shows where images are few.
 const FEW_IMAGES_SHARE: f64 = 0.4;
 
@@ -55,11 +57,15 @@ pub(super) fn blur_sigma(side: usize) -> (f64, String) {
     (2.0 * side as f64 / 224.0, format!("2 for views of 224 pixels, in proportion for {side}"))
 }
 
-pub(super) fn global_scale(short: usize, local_crops: usize) -> (Interval, String) {
+pub(super) fn global_scale(method: MethodName, short: usize, local_crops: usize) -> (Interval, String) {
     if local_crops == 0 {
         return (Interval { low: 0.14, high: 1.0 }, "no local views: DINO's value for two views".to_owned());
     }
-    (Interval { low: lowest_shares(short).0, high: 1.0 }, format!("short side {short}"))
+    let low = match method {
+        MethodName::Dino | MethodName::Ibot => lowest_shares(short).0,
+        MethodName::Msn => lowest_shares(short).0.max(MSN_LOWEST_SHARE),
+    };
+    (Interval { low, high: 1.0 }, format!("short side {short}"))
 }
 
 /// Local views end where global ones begin; on few images they show more, since there is less to learn small parts from.

@@ -95,6 +95,7 @@ pub fn layer_norm_backward(
 
 /// Rows divided by `max(|row|, epsilon)`, and those divisors.
 pub fn l2_normalize(x: &Tensor, epsilon: f64) -> (Tensor, Tensor) {
+    assert_eq!(x.dtype(), x.device().dtype(), "activations");
     let mut y = x.device().empty(x.shape());
     let mut norms = x.device().empty_exact(&[x.rows()]);
     on_device!(x, T => cpu_l2::forward(

@@ -27,6 +27,8 @@ pub(super) fn assert_stream(x: &Tensor) {
 
 fn gather_as(x: &Tensor, rows: &Rows, scale: f64, dtype: DType) -> Tensor {
     assert_eq!(x.rows(), rows.source_rows(), "rows to gather from");
+    let known = [x.device().dtype(), x.device().residual_dtype()];
+    assert!(known.contains(&x.dtype()), "activations or the residual stream");
     let mut compact = Tensor::empty(x.device(), &[rows.count(), x.columns()], dtype);
     on_device!(
         x,

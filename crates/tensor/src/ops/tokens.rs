@@ -230,7 +230,7 @@ pub fn assemble_tokens_backward(
     d_patches
 }
 
-/// Puts `value` [dim] into the named rows of `x`, activations: the embeddings of masked patches become the mask token.
+/// Puts `value`, one row, into the named rows of `x`, activations: the embeddings of masked patches become the mask token.
 pub fn replace_rows(x: &mut Tensor, rows: &Rows, value: &Tensor) {
     assert_eq!((x.rows(), x.columns()), (rows.source_rows(), value.len()), "rows to replace");
     assert_eq!(x.dtype(), x.device().dtype(), "activations");
@@ -243,6 +243,8 @@ pub fn replace_rows(x: &mut Tensor, rows: &Rows, value: &Tensor) {
 
 /// The derivative of [`replace_rows`]: adds the gradient of the named rows to that of the value, and takes it from `dx`.
 pub fn replace_rows_backward(dx: &mut Tensor, rows: &Rows, d_value: &mut Tensor) {
+    assert_eq!((dx.rows(), dx.columns()), (rows.source_rows(), d_value.len()), "rows that were replaced");
+    assert_eq!(dx.dtype(), dx.device().dtype(), "activations");
     let replaced = gather(dx, rows, 1.0);
     on_device!(
         dx,
