@@ -23,7 +23,7 @@ pub fn estimate_features(
 ) -> u64 {
     let (height, width) = preparation.size();
     let batch = fitting(options.batch_size, height * width * options.channels).min(images) as u64;
-    let tokens = ((height / vit.patch) * (width / vit.patch) + 1) as u64;
+    let tokens = vit.tokens((height, width)) as u64;
     let of_token = HELD_OF_TOKEN * vit.dim + vit.patch_values();
     // Attention weighs every pair of tokens. Each thread has room for one head of one image, rounded up by an eighth at most.
     let pairs = tokens.saturating_mul(tokens).saturating_mul(threads as u64) / 8 * 9;

@@ -8,7 +8,7 @@ use data::{DecodeLimits, Image, ReadError, Source, Split, Stored};
 use eval::{
     EvalError, Extraction, Features, Network, Preparation, ReadOptions, ReadProgress, extract, raw_pixels, save,
 };
-use model::{Layout, Vit, VitConfig};
+use model::{Extras, Layout, Vit, VitConfig};
 use safetensors::SafeTensors;
 use tensor::ops::{PixelData, Pixels};
 use tensor::{CpuOptions, Device, ParamSet, Precision};
@@ -66,7 +66,16 @@ struct Net {
 impl Net {
     fn new(channels: usize) -> Self {
         let device = Device::cpu(CpuOptions { threads: Some(1), precision: Precision::F32 }).unwrap();
-        let config = VitConfig { dim: 64, depth: 2, heads: 1, mlp_dim: 64, patch: 4, image: (12, 16), channels };
+        let config = VitConfig {
+            dim: 64,
+            depth: 2,
+            heads: 1,
+            mlp_dim: 64,
+            patch: 4,
+            image: (12, 16),
+            channels,
+            extras: Extras::NONE,
+        };
         let mut layout = Layout::default();
         let vit = Vit::new(&mut layout, "", config);
         let weights = layout.initial(&device, 7);

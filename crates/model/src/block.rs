@@ -11,18 +11,19 @@
 use tensor::ops::{self, Attended, GeluSaved};
 use tensor::{ParamId, ParamSet, Rows, Tensor};
 
+use crate::config::VitConfig;
 use crate::drop_path::BlockChoice;
-use crate::layers::{LayerNorm, Linear, NormSaved, ResidualBranch};
+use crate::layers::{BranchEnd, LayerNorm, Linear, NormSaved, ResidualBranch};
 use crate::layout::Layout;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     norm1: LayerNorm,
     qkv: Linear,
-    proj: Linear,
+    proj: BranchEnd,
     norm2: LayerNorm,
     fc1: Linear,
-    fc2: Linear,
+    fc2: BranchEnd,
     heads: usize,
     dim: usize,
 }
@@ -173,7 +174,7 @@ impl<'a> LastOfStep<'a> {
         let attention = ClassAttentionSaved { branch, norm, class, class_normed, q, kv, attended };
         let (activated, mut hidden) = ops::linear_gelu(&middle.normed, &block.fc1.affine(p));
         let ResidualBranch { rows, scale } = &mlp_branch;
-        let out = ops::linear_residual(&middle.x, rows, *scale, &activated, &block.fc2.affine(p));
+        let out = ops::linear_residual(&middle.x, rows, *scale, &activated, &block.fc2.effective(p).affine());
         hidden.keep(activated);
         (out, ClassBlockSaved { attention, mlp: MlpSaved { branch: mlp_branch, norm: middle, hidden } })
     }
@@ -239,14 +240,16 @@ pub(crate) struct ClassBlockSaved {
 }
 
 impl Block {
-    pub fn new(layout: &mut Layout, name: &str, dim: usize, heads: usize, mlp_dim: usize) -> Self {
+    pub fn new(layout: &mut Layout, name: &str, config: &VitConfig) -> Self {
+        let VitConfig { dim, heads, mlp_dim, extras, .. } = *config;
+        let [scale1, scale2] = ["ls1", "ls2"].map(|scale| extras.layer_scale.then(|| format!("{name}.{scale}.gamma")));
         Self {
             norm1: LayerNorm::new(layout, &format!("{name}.norm1"), dim),
             qkv: Linear::new(layout, &format!("{name}.attn.qkv"), dim, 3 * dim),
-            proj: Linear::new(layout, &format!("{name}.attn.proj"), dim, dim),
+            proj: BranchEnd::new(layout, &format!("{name}.attn.proj"), scale1.as_deref(), dim, dim),
             norm2: LayerNorm::new(layout, &format!("{name}.norm2"), dim),
             fc1: Linear::new(layout, &format!("{name}.mlp.fc1"), dim, mlp_dim),
-            fc2: Linear::new(layout, &format!("{name}.mlp.fc2"), mlp_dim, dim),
+            fc2: BranchEnd::new(layout, &format!("{name}.mlp.fc2"), scale2.as_deref(), mlp_dim, dim),
             heads,
             dim,
         }
@@ -254,17 +257,17 @@ impl Block {
 
     /// The weights of its attention: of queries, keys and values, and of the output projection.
     pub fn attention_weights(&self) -> (ParamId, ParamId) {
-        (self.qkv.weight, self.proj.weight)
+        (self.qkv.weight, self.proj.linear.weight)
     }
 
     /// All tokens, keeping nothing.
     pub fn infer(&self, p: &ParamSet, x: &Tensor, rows: &Rows) -> Tensor {
         let (normed, _) = self.norm1.forward(p, x, rows);
         let attended = ops::attention(&ops::linear(&normed, &self.qkv.affine(p)), rows, self.heads);
-        let x = ops::linear_residual(x, rows, 1.0, &attended.out, &self.proj.affine(p));
+        let x = ops::linear_residual(x, rows, 1.0, &attended.out, &self.proj.effective(p).affine());
         let (normed, _) = self.norm2.forward(p, &x, rows);
         let activated = ops::linear_gelu_only(&normed, &self.fc1.affine(p));
-        ops::linear_residual(&x, rows, 1.0, &activated, &self.fc2.affine(p))
+        ops::linear_residual(&x, rows, 1.0, &activated, &self.fc2.effective(p).affine())
     }
 
     /// From the gradient of the block's output to that of its input.
@@ -272,7 +275,7 @@ impl Block {
         let mut dx = self.mlp_backward(p, saved.mlp, dx, grads);
         let AttentionSaved { branch, norm, qkv, attended } = saved.attention;
         let d_branch = ops::branch_gradient(&dx, &branch.rows, branch.scale);
-        self.proj.backward_weight(&attended.out, &d_branch, grads);
+        self.proj.backward_weight(p, &attended.out, &d_branch, grads);
         let d_out = self.proj.backward_input(&d_branch, p);
         drop(d_branch);
         let d_qkv = ops::attention_backward(&qkv, &branch.rows, self.heads, &attended, &d_out);
@@ -292,7 +295,7 @@ impl Block {
         let d_class = self.mlp_backward(p, saved.mlp, d_class, grads);
         let s = saved.attention;
         let d_branch = ops::branch_gradient(&d_class, &s.class.branch.rows, s.class.branch.scale);
-        self.proj.backward_weight(&s.attended.out, &d_branch, grads);
+        self.proj.backward_weight(p, &s.attended.out, &d_branch, grads);
         let d_out = self.proj.backward_input(&d_branch, p);
         let (dq, dkv) = ops::class_attention_backward(&s.q, &s.kv, &s.branch.rows, self.heads, &s.attended, &d_out);
         let (queries, keys_values) = (0..self.dim, self.dim..3 * self.dim);

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use tensor::ops::Interpolation;
+
 /// The sizes that have a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arch {
@@ -132,13 +134,32 @@ pub struct VitConfig {
     pub image: (usize, usize),
     /// Channels of an image.
     pub channels: usize,
+    /// What not every network has.
+    pub extras: Extras,
+}
+
+/// Parts of a network beyond those of DINO's: what later ones have added to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Register tokens between the class token and the patches, without positions.
+    pub registers: usize,
+    /// LayerScale: a learnt factor for each output of a residual branch.
+    pub layer_scale: bool,
+    /// How positions are interpolated for images of another size.
+    pub interpolation: Interpolation,
+}
+
+impl Extras {
+    /// None of them: a network as DINO has it.
+    pub const NONE: Extras = Extras { registers: 0, layer_scale: false, interpolation: Interpolation::Dino };
 }
 
 impl VitConfig {
     /// One of the named sizes. Heads are 64 wide, the MLP four times as wide as a token.
     pub fn new(arch: Arch, patch: usize, image: (usize, usize), channels: usize) -> Result<Self, ConfigError> {
         let (dim, depth) = arch.dim_depth();
-        Self { dim, depth, heads: dim / 64, mlp_dim: 4 * dim, patch, image, channels }.checked()
+        let extras = Extras::NONE;
+        Self { dim, depth, heads: dim / 64, mlp_dim: 4 * dim, patch, image, channels, extras }.checked()
     }
 
     /// The same, if such a network can be.
@@ -175,6 +196,16 @@ impl VitConfig {
         (self.image.0 / self.patch, self.image.1 / self.patch)
     }
 
+    /// Tokens of an image that stand before its patches: the class token and the registers.
+    pub fn leading_tokens(&self) -> usize {
+        1 + self.extras.registers
+    }
+
+    /// Tokens of an image of this size.
+    pub fn tokens(&self, (height, width): (usize, usize)) -> usize {
+        self.leading_tokens() + (height / self.patch) * (width / self.patch)
+    }
+
     /// Values of one patch.
     pub fn patch_values(&self) -> usize {
         self.channels * self.patch * self.patch
@@ -184,7 +215,7 @@ impl VitConfig {
     /// figure that published model FLOPs use.
     pub fn forward_flops(&self, (height, width): (usize, usize)) -> f64 {
         let patches = ((height / self.patch) * (width / self.patch)) as f64;
-        let (tokens, dim) = (patches + 1.0, self.dim as f64);
+        let (tokens, dim) = (self.tokens((height, width)) as f64, self.dim as f64);
         let block = tokens * dim * (8.0 * dim + 4.0 * self.mlp_dim as f64) + 4.0 * tokens * tokens * dim;
         2.0 * patches * self.patch_values() as f64 * dim + self.depth as f64 * block
     }

@@ -29,18 +29,18 @@ pub struct Kept {
 
 impl Kept {
     /// Of each image, in order: the number of its patches, and the numbers of those that are kept, ascending; none where it
-    /// keeps all. Class tokens are always kept.
-    pub fn new<'a>(images: impl IntoIterator<Item = (usize, Option<&'a [usize]>)>) -> Self {
+    /// keeps all. The `leading` tokens before them, class token and registers, are always kept.
+    pub fn new<'a>(leading: usize, images: impl IntoIterator<Item = (usize, Option<&'a [usize]>)>) -> Self {
         let (mut tokens, mut lengths, mut first) = (Vec::new(), Vec::new(), 0);
         for (patches, kept) in images {
             let before = tokens.len();
-            tokens.push(first);
+            tokens.extend(first..first + leading);
             match kept {
-                Some(kept) => tokens.extend(kept.iter().map(|patch| first + 1 + patch)),
-                None => tokens.extend(first + 1..=first + patches),
+                Some(kept) => tokens.extend(kept.iter().map(|patch| first + leading + patch)),
+                None => tokens.extend(first + leading..first + leading + patches),
             }
             lengths.push(tokens.len() - before);
-            first += 1 + patches;
+            first += leading + patches;
         }
         Self { tokens: Rows::some(first, &tokens), segments: Rows::all(lengths) }
     }
@@ -67,7 +67,7 @@ impl<'a> VitInput<'a> {
 pub enum Tokens {
     /// The class token. The last block then computes nothing but what that one needs.
     Class,
-    /// The class token and all patch tokens after it.
+    /// The class token, the registers and all patch tokens after them.
     All,
 }
 

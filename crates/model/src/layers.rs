@@ -52,6 +52,76 @@ impl Linear {
     }
 }
 
+/// The linear layer that a residual branch ends with, and its LayerScale where it has one: y = gamma (x W^T + b).
+///
+/// A factor for each output is one for each row of weight and bias. So the layer is run with gamma W and gamma b, which are
+/// made for each pass, and the stream of tokens, which is far larger, is gone over no more often than without.
+#[derive(Clone, Debug)]
+pub(crate) struct BranchEnd {
+    pub linear: Linear,
+    gamma: Option<ParamId>,
+}
+
+/// Weight and bias as they act.
+#[derive(Debug)]
+pub(crate) enum Effective<'a> {
+    Learnt(&'a Tensor, &'a Tensor),
+    Scaled(Tensor, Tensor),
+}
+
+impl Effective<'_> {
+    pub fn affine(&self) -> Affine<'_> {
+        match self {
+            Effective::Learnt(weight, bias) => Affine::new(weight, bias),
+            Effective::Scaled(weight, bias) => Affine::new(weight, bias),
+        }
+    }
+}
+
+/// What a factor of LayerScale begins with, as in DINOv2.
+const LAYER_SCALE_START: f64 = 1e-5;
+
+impl BranchEnd {
+    /// `scale` names the factors, where there are any.
+    pub fn new(layout: &mut Layout, name: &str, scale: Option<&str>, inputs: usize, outputs: usize) -> Self {
+        let linear = Linear::new(layout, name, inputs, outputs);
+        let gamma = scale.map(|name| layout.add(name, &[outputs], Init::Constant(LAYER_SCALE_START)));
+        Self { linear, gamma }
+    }
+
+    pub fn effective<'a>(&self, p: &'a ParamSet) -> Effective<'a> {
+        let (weight, bias) = (&p[self.linear.weight], &p[self.linear.bias]);
+        match self.gamma {
+            None => Effective::Learnt(weight, bias),
+            Some(gamma) => Effective::Scaled(ops::scale_rows(weight, &p[gamma]), ops::scale_rows(bias, &p[gamma])),
+        }
+    }
+
+    /// Adds the gradients of all parameters.
+    pub fn backward_weight(&self, p: &ParamSet, x: &Tensor, dy: &Tensor, grads: &mut ParamSet) {
+        let Some(gamma) = self.gamma else { return self.linear.backward_weight(x, dy, grads) };
+        let Linear { weight, bias, outputs } = self.linear;
+        let (mut d_weight, mut d_bias) = (p[weight].zeros_like(), p[bias].zeros_like());
+        ops::linear_backward_weight(x, dy, 0..outputs, &mut d_weight, &mut d_bias);
+        for (id, d) in [(weight, d_weight), (bias, d_bias)] {
+            let (dx, d_gamma) = grads.pair_mut(id, gamma);
+            ops::scale_rows_backward(&p[id], &p[gamma], &d, dx, d_gamma);
+        }
+    }
+
+    /// The gradient of the input.
+    pub fn backward_input(&self, dy: &Tensor, p: &ParamSet) -> Tensor {
+        ops::linear_backward_input(dy, &self.effective(p).affine())
+    }
+
+    /// Adds the gradients of all parameters of a layer whose input is a GELU; returns that of what the GELU was applied to.
+    pub fn backward_through_gelu(&self, dy: &Tensor, p: &ParamSet, input: GeluSaved, grads: &mut ParamSet) -> Tensor {
+        let (d_pre, input) = ops::linear_backward_through_gelu(dy, &self.effective(p).affine(), input);
+        self.backward_weight(p, &input, dy, grads);
+        d_pre
+    }
+}
+
 /// LayerNorm.
 #[derive(Clone, Debug)]
 pub(crate) struct LayerNorm {
@@ -80,12 +150,12 @@ impl LayerNorm {
         p: &ParamSet,
         stream: &Tensor,
         branch: &ResidualBranch,
-        (layer, x): (&Linear, &Tensor),
+        (layer, x): (&BranchEnd, &Tensor),
         rows: &Rows,
     ) -> NormSaved {
-        let norm = self.of(p, rows);
+        let (norm, layer) = (self.of(p, rows), layer.effective(p));
         let (x, normed, statistics) =
-            ops::linear_residual_norm(stream, &branch.rows, branch.scale, x, &layer.affine(p), &norm);
+            ops::linear_residual_norm(stream, &branch.rows, branch.scale, x, &layer.affine(), &norm);
         NormSaved { x, normed, statistics }
     }
 

@@ -21,7 +21,7 @@ mod vit;
 pub mod weights;
 
 pub use classifier::Classifier;
-pub use config::{Arch, ConfigError, VitConfig};
+pub use config::{Arch, ConfigError, Extras, VitConfig};
 pub use drop_path::DropPath;
 pub use head::{Head, HeadConfig};
 pub use io::{Kept, Masked, Readout, Tokens, VitInput};

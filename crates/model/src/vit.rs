@@ -1,6 +1,6 @@
 //! The vision transformer: from pixels to the tokens that are read, and back.
 
-use tensor::ops::{self, Grid, Pixels, RowStatistics, TokenLayout};
+use tensor::ops::{self, Embeddings, Grid, Pixels, RowStatistics, TokenLayout};
 use tensor::{Device, ParamId, ParamSet, Rows, Tensor};
 
 use crate::block::{Block, BlockOfStep, BlockSaved, Branches, ClassBlockSaved, Entry, LastOfStep, NextNorm};
@@ -28,6 +28,7 @@ use crate::layout::{Init, Layout};
 pub struct Vit {
     config: VitConfig,
     class_token: ParamId,
+    registers: Option<ParamId>,
     position: ParamId,
     patch: Linear,
     blocks: Vec<Block>,
@@ -71,6 +72,8 @@ impl Vit {
         let (grid_h, grid_w) = config.grid();
         let small = Init::Normal { deviation: 0.02 };
         let class_token = layout.add(format!("{prefix}cls_token"), &[1, 1, dim], small);
+        let registers = Some(config.extras.registers).filter(|&count| count > 0);
+        let registers = registers.map(|count| layout.add(format!("{prefix}register_tokens"), &[1, count, dim], small));
         let position = layout.add(format!("{prefix}pos_embed"), &[1, 1 + grid_h * grid_w, dim], small);
         // The patch embedding is a convolution and keeps that layer's own default.
         let uniform = Init::Uniform { bound: 1.0 / (config.patch_values() as f64).sqrt() };
@@ -80,12 +83,10 @@ impl Vit {
             bias: layout.add(format!("{prefix}patch_embed.proj.bias"), &[dim], uniform),
             outputs: dim,
         };
-        let block = |layout: &mut Layout, i| {
-            Block::new(layout, &format!("{prefix}blocks.{i}"), dim, config.heads, config.mlp_dim)
-        };
+        let block = |layout: &mut Layout, i| Block::new(layout, &format!("{prefix}blocks.{i}"), &config);
         let blocks = (0..config.depth).map(|i| block(layout, i)).collect();
         let norm = LayerNorm::new(layout, &format!("{prefix}norm"), dim);
-        Self { config, class_token, position, patch, blocks, norm, keeps_inputs_only: false }
+        Self { config, class_token, registers, position, patch, blocks, norm, keeps_inputs_only: false }
     }
 
     /// Keep of each block only its input, and recompute the rest in the backward pass (activation checkpointing): a quarter
@@ -164,7 +165,7 @@ impl Vit {
     }
 
     /// The tokens that are read, after the final norm, with what [`Vit::backward`] needs: class tokens [images, dim], or
-    /// all tokens [tokens, dim], each image's class token before its patches.
+    /// all tokens [tokens, dim], each image's class token and registers before its patches.
     pub fn forward(
         &self,
         p: &ParamSet,
@@ -241,12 +242,25 @@ impl Vit {
         if let Some(kept) = kept {
             dx = ops::scatter(&dx, &kept);
         }
-        let (d_token, d_position) = grads.pair_mut(self.class_token, self.position);
-        let mut d_patches = ops::assemble_tokens_backward(&tokens, &dx, d_token, d_position);
+        let mut d_patches = self.backward_tokens(&tokens, &dx, grads);
         if let Some((rows, token)) = masked {
             ops::replace_rows_backward(&mut d_patches, &rows, &mut grads[token]);
         }
         self.patch.backward_weight(&patches, &d_patches, grads);
+    }
+
+    fn backward_tokens(&self, tokens: &TokenLayout, dx: &Tensor, grads: &mut ParamSet) -> Tensor {
+        let mut learnt = match self.registers {
+            None => {
+                let [class, position] = grads.several_mut([self.class_token, self.position]);
+                Embeddings { class, registers: None, position }
+            }
+            Some(registers) => {
+                let [class, registers, position] = grads.several_mut([self.class_token, registers, self.position]);
+                Embeddings { class, registers: Some(registers), position }
+            }
+        };
+        ops::assemble_tokens_backward(tokens, dx, &mut learnt)
     }
 
     fn split_last(&self) -> Result<(&Block, &[Block]), ConfigError> {
@@ -255,7 +269,7 @@ impl Vit {
 
     /// How the images become tokens, and their pixels as rows of patches.
     fn cut(&self, device: &Device, images: &[Pixels<'_>]) -> Result<(TokenLayout, Tensor), ConfigError> {
-        let patch = self.config.patch;
+        let VitConfig { patch, extras, .. } = self.config;
         let mut groups = Vec::with_capacity(images.len());
         for g in images {
             let (height, width) = (g.height, g.width);
@@ -265,9 +279,10 @@ impl Vit {
             if height < patch || width < patch {
                 return Err(ConfigError::ImageBelowPatch { height, width, patch });
             }
-            groups.push((g.count, Grid::new((height / patch, width / patch), self.config.grid())));
+            let (grid, rule) = ((height / patch, width / patch), extras.interpolation);
+            groups.push((g.count, Grid::new(grid, self.config.grid(), rule)));
         }
-        Ok((TokenLayout::new(groups), ops::patchify(device, images, patch)))
+        Ok((TokenLayout::new(groups).with_registers(extras.registers), ops::patchify(device, images, patch)))
     }
 
     fn embed(
@@ -281,7 +296,12 @@ impl Vit {
         if let Some(Masked { patches, token }) = masked {
             ops::replace_rows(&mut embedded, patches, &p[token]);
         }
-        let x = ops::assemble_tokens(tokens, &embedded, &p[self.class_token], &p[self.position]);
+        let learnt = Embeddings {
+            class: &p[self.class_token],
+            registers: self.registers.map(|registers| &p[registers]),
+            position: &p[self.position],
+        };
+        let x = ops::assemble_tokens(tokens, &embedded, &learnt);
         (x, tokens.rows())
     }
 }

@@ -6,7 +6,8 @@
 mod common;
 
 use common::{Crops, Network, mixed_drop_path, normal, random_weights, tiny_head};
-use model::{DropPath, Kept, Masked, Tokens, VitInput};
+use model::{DropPath, Extras, Kept, Masked, Tokens, VitInput};
+use tensor::ops::Interpolation;
 use tensor::{ParamId, ParamSet, Rows};
 
 /// Allowed difference, relative to the largest element of a parameter's gradient.
@@ -32,9 +33,16 @@ impl Case {
         Self { network, crops: Crops::new(5), drop_path, projection, read: Tokens::Class, masked: None, kept: None }
     }
 
+    /// The same with registers and LayerScale.
+    fn with_extras(self) -> Self {
+        let extras = Extras { registers: 2, layer_scale: true, interpolation: Interpolation::Antialiased };
+        Self { network: Network::with_extras(tiny_head(2, false), extras), ..self }
+    }
+
     /// The same with all tokens read.
     fn of_all_tokens(self) -> Self {
-        let projection = normal(78, Crops::TOKENS * self.network.head.prototypes.count());
+        let registers = Crops::COUNT * self.network.vit.config().extras.registers;
+        let projection = normal(78, (Crops::TOKENS + registers) * self.network.head.prototypes.count());
         Self { projection, read: Tokens::All, ..self }
     }
 
@@ -46,7 +54,7 @@ impl Case {
     /// The same with some patches left out.
     fn keeping(self) -> Self {
         let kept = [(4, Some(&[0, 2][..])), (4, None), (4, Some(&[])), (6, Some(&[1, 2, 5])), (6, None)];
-        Self { kept: Some(Kept::new(kept)), ..self }
+        Self { kept: Some(Kept::new(self.network.vit.config().leading_tokens(), kept)), ..self }
     }
 
     fn masked(&self) -> Option<Masked<'_>> {
@@ -144,6 +152,14 @@ fn all_parameters_where_patches_are_masked() {
 #[test]
 fn all_parameters_where_patches_are_left_out() {
     Case::new(3, false, Some(mixed_drop_path(0.7).0)).keeping().check("backbone.");
+}
+
+#[test]
+fn all_parameters_of_a_network_with_registers_and_layer_scale() {
+    let case = || Case::new(2, false, Some(mixed_drop_path(0.7).0)).with_extras();
+    case().check("");
+    case().of_all_tokens().masking(&[0, 3, 4, 11, 13, 23]).check("backbone.");
+    case().keeping().check("backbone.");
 }
 
 #[test]

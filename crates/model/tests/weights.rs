@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use model::weights::{
     Element, HeadsFrom, KeyLayout, LoadOptions, LoadedVit, NetworkRole, WeightsError, WeightsFile, load_vit,
 };
-use model::{Layout, Vit, VitConfig};
+use model::{Extras, Layout, Vit, VitConfig};
 use safetensors::tensor::{Dtype, TensorView};
 use tempfile::TempDir;
 use tensor::ops::{PixelData, Pixels};
@@ -38,7 +38,7 @@ impl Entry {
 }
 
 fn config() -> VitConfig {
-    VitConfig { dim: 64, depth: 2, heads: 1, mlp_dim: 96, patch: 4, image: (8, 8), channels: 3 }
+    VitConfig { dim: 64, depth: 2, heads: 1, mlp_dim: 96, patch: 4, image: (8, 8), channels: 3, extras: Extras::NONE }
 }
 
 fn device() -> Device {

@@ -121,10 +121,9 @@ pub fn estimate_on_cpu(device: &Device, need: &MemoryNeed<'_>) -> Result<usize, 
     let parameters = layout.values();
     let plan = method.views();
     let views = plan.shapes(batch);
-    let patches = |v: &ViewShape| (v.height / vit.patch) * (v.width / vit.patch);
     // What the student sees: the teacher keeps nothing.
-    let tokens_of = |(height, width): (usize, usize)| (height / vit.patch) * (width / vit.patch) + 1;
-    let tokens = (batch * plan.sizes_seen_by(Viewer::Student).map(tokens_of).sum::<usize>()).div_ceil(parts);
+    let of_sizes = plan.sizes_seen_by(Viewer::Student).map(|size| vit.tokens(size)).sum::<usize>();
+    let tokens = (batch * of_sizes).div_ceil(parts);
     let blocks = match method.reads() {
         // The last block keeps little: it serves the class tokens alone.
         Tokens::Class => vit.depth.saturating_sub(1),
@@ -137,7 +136,7 @@ pub fn estimate_on_cpu(device: &Device, need: &MemoryNeed<'_>) -> Result<usize, 
     let pixels: usize = views.iter().map(|v| v.bytes()).sum();
     // Attention weighs every pair of tokens. Each thread has room for one head of one view: once for the forward pass, twice
     // for the backward pass, which holds the weights beside their gradient; rounded up by an eighth at most.
-    let pairs = views.iter().map(|v| (patches(v) + 1).pow(2)).max().unwrap_or(0);
+    let pairs = views.iter().map(|v: &ViewShape| vit.tokens((v.height, v.width)).pow(2)).max().unwrap_or(0);
     let of_threads = 3 * pairs * device.threads() / 8 * 9;
     let values = COPIES * parameters + tokens * of_token + outputs + of_threads;
     Ok(values * size_of::<f32>() + (PREFETCH + 1) * pixels)

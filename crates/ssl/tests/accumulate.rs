@@ -5,7 +5,7 @@ mod common;
 use std::sync::{Arc, Barrier, Mutex};
 
 use common::{dino_options, learner_options};
-use model::{DropPath, HeadConfig, VitConfig};
+use model::{DropPath, Extras, HeadConfig, VitConfig};
 use random::{Key, Purpose};
 use ssl::learner::{Learner, LearnerOptions, StepInput};
 use ssl::mask::MaskOptions;
@@ -84,7 +84,16 @@ fn methods() -> Vec<Arc<dyn MethodSpec>> {
 
 fn learner(method: &dyn MethodSpec, accumulate: usize) -> Learner {
     let device = Device::cpu(CpuOptions { threads: Some(1), precision: Precision::F64 }).unwrap();
-    let vit = VitConfig { dim: 16, depth: 3, heads: 2, mlp_dim: 32, patch: 8, image: (GLOBAL, GLOBAL), channels: 3 };
+    let vit = VitConfig {
+        dim: 16,
+        depth: 3,
+        heads: 2,
+        mlp_dim: 32,
+        patch: 8,
+        image: (GLOBAL, GLOBAL),
+        channels: 3,
+        extras: Extras::NONE,
+    };
     let options = LearnerOptions { accumulate, ..learner_options(vit, 3.0, 3) };
     Learner::new(&device, &options, |layout, vit, device| method.build(layout, vit, device)).unwrap()
 }

@@ -68,8 +68,16 @@ impl ParamSet {
     /// # Panics
     /// When the two ids are the same.
     pub fn pair_mut(&mut self, a: ParamId, b: ParamId) -> (&mut Tensor, &mut Tensor) {
-        let [a, b] = self.tensors.get_disjoint_mut([a.0, b.0]).expect("two different parameters of this set");
+        let [a, b] = self.several_mut([a, b]);
         (a, b)
+    }
+
+    /// Several different tensors, all to be written.
+    ///
+    /// # Panics
+    /// When two ids are the same.
+    pub fn several_mut<const N: usize>(&mut self, ids: [ParamId; N]) -> [&mut Tensor; N] {
+        self.tensors.get_disjoint_mut(ids.map(|id| id.0)).expect("different parameters of this set")
     }
 }
 

@@ -77,10 +77,10 @@ impl Rows {
         self.pick((0..self.segments()).filter(|&s| self.segment_len(s) > 0).map(|s| (self.start(s), 1)))
     }
 
-    /// All but the first row of every segment: the patch tokens.
-    pub fn all_but_first(&self) -> Self {
-        let segments = (0..self.segments()).filter(|&s| self.segment_len(s) > 1);
-        self.pick(segments.map(|s| (self.start(s) + 1, self.segment_len(s) - 1)))
+    /// All but the first `n` rows of every segment: the patch tokens.
+    pub fn all_but_first(&self, n: usize) -> Self {
+        let segments = (0..self.segments()).filter(|&s| self.segment_len(s) > n);
+        self.pick(segments.map(|s| (self.start(s) + n, self.segment_len(s) - n)))
     }
 
     /// The same segments numbered in the compact matrix that they form.
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!((rows.source_rows(), rows.count(), rows.segments()), (9, 7, 2));
         assert_eq!((rows.start(0), rows.start(1)), (0, 5));
         assert_eq!(rows.offsets(), [0, 3, 7]);
-        let patches = rows.all_but_first();
+        let patches = rows.all_but_first(1);
         assert_eq!((patches.start(1), patches.count(), patches.segments()), (6, 5, 2));
         let class = rows.first_of_each();
         assert_eq!((class.start(1), class.count()), (5, 2));

@@ -7,7 +7,7 @@ use super::described::{self, HeadsFrom};
 use super::error::WeightsError;
 use super::file::{TensorInfo, WeightsFile};
 use super::names::{KeyLayout, Matched};
-use crate::{Layout, VitConfig};
+use crate::{Extras, Layout, VitConfig};
 
 /// Reads the network's shape off its tensors, which must all be there, and the rest off what the file says; and who says
 /// how many heads there are.
@@ -29,7 +29,7 @@ pub(super) fn config(
     let (depth, is_checkpoint) = (matched.depth, matched.report.layout == KeyLayout::Checkpoint);
     let (heads, heads_from) = described::heads(path, metadata, (dim, depth), options.heads, is_checkpoint)?;
     let image = image_size(path, positions - 1, patch, options.image.or_else(|| described::image(metadata)))?;
-    let config = VitConfig { dim, depth, heads, mlp_dim, patch, image, channels }
+    let config = VitConfig { dim, depth, heads, mlp_dim, patch, image, channels, extras: Extras::NONE }
         .checked()
         .map_err(|source| WeightsError::Config { path: path.to_owned(), source })?;
     described::check(path, metadata, &config)?;

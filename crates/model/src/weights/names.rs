@@ -11,7 +11,7 @@ use std::path::Path;
 use super::error::WeightsError;
 use super::file::{TensorInfo, WeightsFile};
 use super::report::LoadReport;
-use crate::{Layout, Vit, VitConfig};
+use crate::{Extras, Layout, Vit, VitConfig};
 
 /// One of the two networks of a training checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,7 +198,8 @@ fn choose(path: &Path, keys: &[Key<'_>], wanted: Option<NetworkRole>) -> Result<
 /// The names that a backbone of this depth gives its parameters; they do not depend on its sizes.
 fn parameter_names(depth: usize) -> BTreeSet<String> {
     let mut layout = Layout::default();
-    let sizes = VitConfig { dim: 1, depth, heads: 1, mlp_dim: 1, patch: 1, image: (1, 1), channels: 1 };
+    let sizes =
+        VitConfig { dim: 1, depth, heads: 1, mlp_dim: 1, patch: 1, image: (1, 1), channels: 1, extras: Extras::NONE };
     Vit::new(&mut layout, "", sizes);
     layout.specs().iter().map(|spec| spec.name.clone()).collect()
 }

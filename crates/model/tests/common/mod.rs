@@ -1,7 +1,7 @@
 //! What the tests of networks share: a device, random weights, and a network small enough for exhaustive checks.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use model::{DropPath, Head, HeadConfig, Layout, Vit, VitConfig};
+use model::{DropPath, Extras, Head, HeadConfig, Layout, Vit, VitConfig};
 use random::{Key, Purpose};
 use tensor::ops::{PixelData, Pixels};
 use tensor::{CpuOptions, Device, ParamId, ParamSet, Precision};
@@ -36,7 +36,8 @@ pub fn random_weights(layout: &Layout, device: &Device, seed: u64) -> ParamSet {
 }
 
 /// Three blocks: one that drop path never skips, one that serves all tokens and one that serves class tokens alone.
-pub const TINY: VitConfig = VitConfig { dim: 8, depth: 3, heads: 2, mlp_dim: 16, patch: 4, image: (8, 8), channels: 3 };
+pub const TINY: VitConfig =
+    VitConfig { dim: 8, depth: 3, heads: 2, mlp_dim: 16, patch: 4, image: (8, 8), channels: 3, extras: Extras::NONE };
 
 /// A head for it.
 pub fn tiny_head(layers: usize, batch_norm: bool) -> HeadConfig {
@@ -53,8 +54,12 @@ pub struct Network {
 
 impl Network {
     pub fn new(head: HeadConfig) -> Self {
+        Self::with_extras(head, Extras::NONE)
+    }
+
+    pub fn with_extras(head: HeadConfig, extras: Extras) -> Self {
         let mut layout = Layout::default();
-        let vit = Vit::new(&mut layout, "backbone.", TINY);
+        let vit = Vit::new(&mut layout, "backbone.", VitConfig { extras, ..TINY });
         let head = Head::new(&mut layout, "head.", &head);
         Self { device: device(Precision::F64, 1), layout, vit, head }
     }

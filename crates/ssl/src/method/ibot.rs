@@ -248,10 +248,11 @@ impl Ibot {
         let mut seen = vit.read(teacher, device, &part.views.seen_by(Viewer::Teacher), &readout)?;
         let seen = seen.swap_remove(0);
         let (views, patches) = (masks.of_views.len(), self.options.patches());
-        let of_views = Rows::all(std::iter::repeat_n(1 + patches, views));
+        let leading = vit.config().leading_tokens();
+        let of_views = Rows::all(std::iter::repeat_n(leading + patches, views));
         let class_targets = ops::gather(&seen, &of_views.first_of_each(), 1.0);
         let projector = &self.class.head().projector;
-        let targets = projector.infer(teacher, &ops::gather(&seen, &of_views.all_but_first(), 1.0));
+        let targets = projector.infer(teacher, &ops::gather(&seen, &of_views.all_but_first(leading), 1.0));
         drop(seen);
         self.observe_patches(teacher, &targets, part.at);
 
@@ -262,7 +263,9 @@ impl Ibot {
         let input = VitInput { drop_path: part.drop_path, masked, ..VitInput::images(&images) };
         let (tokens, saved) = vit.forward(student, device, &input, Tokens::All)?;
         let of_student = Rows::all(
-            images.iter().flat_map(|group| std::iter::repeat_n(1 + group.patches(vit.config().patch), group.count)),
+            images
+                .iter()
+                .flat_map(|group| std::iter::repeat_n(leading + group.patches(vit.config().patch), group.count)),
         );
         let class_rows = of_student.first_of_each();
         let class = ops::gather(&tokens, &class_rows, 1.0);
@@ -308,9 +311,9 @@ impl Ibot {
         d_tokens: &mut Tensor,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
-        let Networks { student, teacher, .. } = *networks;
-        let patches = self.options.patches();
-        let (of_student, of_teacher) = (masks.rows(1 + patches, 1), masks.rows(patches, 0));
+        let Networks { student, teacher, vit, .. } = *networks;
+        let (patches, leading) = (self.options.patches(), vit.config().leading_tokens());
+        let (of_student, of_teacher) = (masks.rows(leading + patches, leading), masks.rows(patches, 0));
         let views = masks.of_views.len() / part.views.images().max(1);
         let weights = masks.weights(self.options.patch_weight / (part.step_images * views) as f64);
         let (count, tau) = (of_teacher.len(), self.patch_temperature(part.at));

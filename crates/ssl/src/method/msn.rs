@@ -222,7 +222,7 @@ impl Msn {
         let patch = vit.config().patch;
         let of_images = views.iter().flat_map(|group| std::iter::repeat_n(group.patches(patch), group.count));
         let whole = |(row, patches)| (patches, kept.get(row).map(Vec::as_slice));
-        let tokens = Kept::new(of_images.enumerate().map(whole));
+        let tokens = Kept::new(vit.config().leading_tokens(), of_images.enumerate().map(whole));
         let input = VitInput { drop_path: part.drop_path, kept: Some(&tokens), ..VitInput::images(&views) };
         let (features, saved) = vit.forward(student, device, &input, Tokens::Class)?;
         let projected = self.projector.forward(student, features);

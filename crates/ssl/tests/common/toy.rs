@@ -1,6 +1,6 @@
 //! The toy problem of the reference trajectories: weights, images and schedules are closed forms, so no file is needed.
 
-use model::{HeadConfig, VitConfig};
+use model::{Extras, HeadConfig, VitConfig};
 use tensor::ops::{PixelData, Pixels};
 use train::curve::cosine;
 use train::optimizer::StepValues;
@@ -9,8 +9,16 @@ pub const BATCH: usize = 2;
 pub const STEPS_PER_EPOCH: u64 = 2;
 pub const STEPS: u64 = 3 * STEPS_PER_EPOCH;
 
-pub const VIT: VitConfig =
-    VitConfig { dim: 32, depth: 2, heads: 2, mlp_dim: 128, patch: 8, image: (32, 32), channels: 3 };
+pub const VIT: VitConfig = VitConfig {
+    dim: 32,
+    depth: 2,
+    heads: 2,
+    mlp_dim: 128,
+    patch: 8,
+    image: (32, 32),
+    channels: 3,
+    extras: Extras::NONE,
+};
 pub const HEAD: HeadConfig =
     HeadConfig { inputs: 32, hidden: 48, bottleneck: 16, prototypes: 24, layers: 3, batch_norm: false };
 

@@ -21,6 +21,7 @@ pub(crate) mod patchify;
 pub(crate) mod prototypes;
 pub(crate) mod reduce;
 pub(crate) mod residual;
+pub(crate) mod scale;
 pub(crate) mod softmax;
 pub(crate) mod tokens;
 

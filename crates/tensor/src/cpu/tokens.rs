@@ -1,9 +1,11 @@
 //! Tokens of a packed batch: the class token, then the patch embeddings, each with its position embedding.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::{Cpu, Real, one_task_each, split_mut, starts};
-use crate::ops::{Grid, TokenLayout};
+use crate::ops::{Embeddings, Grid, TokenLayout};
 
 /// Position embeddings of one grid, [patches, dim]: the learnt grid itself or its interpolation.
 fn positions<T: Real>(grid: &Grid, learnt: &[T], dim: usize) -> Vec<T> {
@@ -17,52 +19,77 @@ fn positions<T: Real>(grid: &Grid, learnt: &[T], dim: usize) -> Vec<T> {
     out
 }
 
-/// x [tokens, dim] from patches [patches, dim], class [dim] and position [1 + learnt grid, dim].
+/// Where each image's patches begin, how many it has, and its group.
+struct Images {
+    group: Vec<usize>,
+    patches: Vec<usize>,
+    starts: Vec<usize>,
+    /// Tokens of an image that are no patches.
+    others: usize,
+}
+
+impl Images {
+    fn of(layout: &TokenLayout) -> Self {
+        let group = layout.group_of_each();
+        let patches: Vec<usize> = group.iter().map(|&g| layout.groups()[g].1.patches()).collect();
+        let starts = starts(&patches);
+        Self { group, patches, starts, others: 1 + layout.registers() }
+    }
+
+    /// Rows of an image in the packed matrix.
+    fn tokens(&self, image: usize) -> Range<usize> {
+        let first = self.starts[image] + image * self.others;
+        first..first + self.others + self.patches[image]
+    }
+}
+
+/// x [tokens, dim] from patches [patches, dim], and the learnt values.
 pub(crate) fn assemble<T: Real>(
     cpu: &Cpu,
     layout: &TokenLayout,
     patches: &[T],
-    class: &[T],
-    position: &[T],
+    learnt: &Embeddings<&[T]>,
     x: &mut [T],
 ) {
+    let Embeddings { class, registers, position } = learnt;
     let dim = class.len();
     let grids: Vec<Vec<T>> = layout.groups().iter().map(|(_, grid)| positions(grid, &position[dim..], dim)).collect();
-    let images: Vec<usize> = layout.group_of_each();
-    let sizes: Vec<usize> = images.iter().map(|&g| layout.groups()[g].1.patches()).collect();
-    let starts = starts(&sizes);
-    let xs = split_mut(x, sizes.iter().map(|n| (n + 1) * dim));
+    let images = Images::of(layout);
+    let xs = split_mut(x, images.patches.iter().map(|n| (n + images.others) * dim));
     cpu.install(|| {
         one_task_each(xs).for_each(|(i, x)| {
             let (first, rest) = x.split_at_mut(dim);
-            first.iter_mut().zip(class).zip(position).for_each(|((x, &c), &p)| *x = c + p);
-            let patches = &patches[starts[i] * dim..][..rest.len()];
-            rest.iter_mut().zip(patches).zip(&grids[images[i]]).for_each(|((x, &e), &p)| *x = e + p);
+            first.iter_mut().zip(*class).zip(*position).for_each(|((x, &c), &p)| *x = c + p);
+            let (between, rest) = rest.split_at_mut((images.others - 1) * dim);
+            between.copy_from_slice(registers.unwrap_or(&[]));
+            let patches = &patches[images.starts[i] * dim..][..rest.len()];
+            rest.iter_mut().zip(patches).zip(&grids[images.group[i]]).for_each(|((x, &e), &p)| *x = e + p);
         });
     });
 }
 
-/// Gradients of the patches (all of it written), the class token and the positions (added to what they hold).
+/// Gradients of the patches (all of it written) and of the learnt values (added to what they hold).
 pub(crate) fn assemble_backward<T: Real>(
     cpu: &Cpu,
     layout: &TokenLayout,
     dx: &[T],
     d_patches: &mut [T],
-    d_class: &mut [T],
-    d_position: &mut [T],
+    learnt: &mut Embeddings<&mut [T]>,
 ) {
-    let dim = d_class.len();
-    let images: Vec<usize> = layout.group_of_each();
-    let sizes: Vec<usize> = images.iter().map(|&g| layout.groups()[g].1.patches()).collect();
-    let starts = starts(&sizes);
-    // Row s of the packed matrix belongs to image i at starts[i] + i, because each image has one class token more.
-    let rows = |i: usize| &dx[(starts[i] + i) * dim..(starts[i] + i + 1 + sizes[i]) * dim];
-    let pieces = split_mut(d_patches, sizes.iter().map(|n| n * dim));
-    cpu.install(|| one_task_each(pieces).for_each(|(i, piece)| piece.copy_from_slice(&rows(i)[dim..])));
+    let dim = learnt.class.len();
+    let images = Images::of(layout);
+    let others = images.others;
+    let rows = |i: usize| &dx[images.tokens(i).start * dim..images.tokens(i).end * dim];
+    let pieces = split_mut(d_patches, images.patches.iter().map(|n| n * dim));
+    cpu.install(|| one_task_each(pieces).for_each(|(i, piece)| piece.copy_from_slice(&rows(i)[others * dim..])));
 
-    for i in 0..images.len() {
-        d_class.iter_mut().zip(rows(i)).for_each(|(d, &x)| *d += x);
-        d_position.iter_mut().zip(&rows(i)[..dim]).for_each(|(d, &x)| *d += x);
+    let add = |to: &mut [T], from: &[T]| to.iter_mut().zip(from).for_each(|(d, &x)| *d += x);
+    for i in 0..images.group.len() {
+        add(learnt.class, &rows(i)[..dim]);
+        add(&mut learnt.position[..dim], &rows(i)[..dim]);
+        if let Some(registers) = &mut learnt.registers {
+            add(registers, &rows(i)[dim..others * dim]);
+        }
     }
     // Patches: sum over the images of a group first, in order, one task a patch; then through the interpolation.
     let mut first = 0;
@@ -71,7 +98,7 @@ pub(crate) fn assemble_backward<T: Real>(
         cpu.install(|| {
             sums.par_chunks_mut(dim).enumerate().for_each(|(patch, sum)| {
                 for i in first..first + count {
-                    let row = &rows(i)[(patch + 1) * dim..(patch + 2) * dim];
+                    let row = &rows(i)[(patch + others) * dim..(patch + others + 1) * dim];
                     sum.iter_mut().zip(row).for_each(|(s, &x)| *s += x);
                 }
             });
@@ -79,7 +106,7 @@ pub(crate) fn assemble_backward<T: Real>(
         for (patch, sum) in sums.chunks_exact(dim).enumerate() {
             for (source, weight) in grid.taps(patch) {
                 let weight = T::from_f64(weight);
-                let target = &mut d_position[(1 + source) * dim..(2 + source) * dim];
+                let target = &mut learnt.position[(1 + source) * dim..(2 + source) * dim];
                 target.iter_mut().zip(sum).for_each(|(d, &s)| *d = weight.mul_add(s, *d));
             }
         }
@@ -117,26 +144,42 @@ fn position_plain(grid: (usize, usize), learnt: (usize, usize), patch: usize, va
 mod tests {
     use super::*;
     use crate::cpu::testing::{assert_follows, cpu, noise, unwritten, wide};
+    use crate::ops::Interpolation;
 
     const LEARNT: (usize, usize) = (4, 5);
     const GROUPS: [(usize, (usize, usize)); 4] = [(2, (4, 5)), (3, (2, 2)), (1, (5, 4)), (2, (7, 3))];
 
-    fn layout() -> TokenLayout {
-        TokenLayout::new(GROUPS.iter().map(|&(count, grid)| (count, Grid::new(grid, LEARNT))).collect())
+    /// With and without register tokens.
+    const REGISTERS: [usize; 2] = [0, 2];
+
+    fn layout(registers: usize) -> TokenLayout {
+        let grid = |size| Grid::new(size, LEARNT, Interpolation::Dino);
+        let groups = GROUPS.iter().map(|&(count, size)| (count, grid(size))).collect();
+        TokenLayout::new(groups).with_registers(registers)
     }
 
-    fn matches_the_plain_form<T: Real>(dim: usize, tolerance: f64) {
+    /// Class token, registers and positions.
+    fn learnt<T: Real>(dim: usize, registers: usize) -> [Vec<T>; 3] {
+        [noise::<T>(2, dim), noise::<T>(5, registers * dim), noise::<T>(3, 21 * dim)]
+    }
+
+    fn borrowed<T>([class, registers, position]: &[Vec<T>; 3]) -> Embeddings<&[T]> {
+        let registers = (!registers.is_empty()).then_some(&registers[..]);
+        Embeddings { class, registers, position }
+    }
+
+    fn matches_the_plain_form<T: Real>(dim: usize, registers: usize, tolerance: f64) {
         let count = GROUPS.iter().map(|(n, (h, w))| n * h * w).sum::<usize>();
-        let tokens = count + GROUPS.iter().map(|(n, _)| n).sum::<usize>();
-        let (patches, class, position) = (noise::<T>(1, count * dim), noise::<T>(2, dim), noise::<T>(3, 21 * dim));
-        let mut x = unwritten(tokens * dim);
-        assemble(&cpu(), &layout(), &patches, &class, &position, &mut x);
-        let (e, class, position) = (wide(&patches), wide(&class), wide(&position));
+        let (patches, learnt) = (noise::<T>(1, count * dim), learnt::<T>(dim, registers));
+        let mut x = unwritten(layout(registers).rows().count() * dim);
+        assemble(&cpu(), &layout(registers), &patches, &borrowed(&learnt), &mut x);
+        let (e, [class, register, position]) = (wide(&patches), learnt.each_ref().map(|values| wide(values)));
         let mut want = Vec::new();
         let mut patch_row = 0;
         for (n, grid) in GROUPS {
             for _ in 0..n {
                 want.extend((0..dim).map(|c| class[c] + position[c]));
+                want.extend(&register);
                 for patch in 0..grid.0 * grid.1 {
                     for c in 0..dim {
                         let p = position_plain(grid, LEARNT, patch, |i| position[(1 + i) * dim + c]);
@@ -150,30 +193,38 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_class_and_patches_each_with_its_position() {
-        matches_the_plain_form::<f64>(3, 1e-13);
-        matches_the_plain_form::<f32>(3, 1e-6);
+    fn tokens_are_class_registers_and_patches_and_all_but_registers_have_a_position() {
+        for registers in REGISTERS {
+            matches_the_plain_form::<f64>(3, registers, 1e-13);
+            matches_the_plain_form::<f32>(3, registers, 1e-6);
+        }
     }
 
-    fn is_the_adjoint<T: Real>(tolerance: f64) {
+    fn is_the_adjoint<T: Real>(registers: usize, tolerance: f64) {
         let dim = 3;
-        let rows = layout().rows();
-        let count = rows.count() - rows.segments();
-        let (patches, class, position) = (noise::<T>(1, count * dim), noise::<T>(2, dim), noise::<T>(3, 21 * dim));
+        let layout = layout(registers);
+        let rows = layout.rows();
+        let count = rows.count() - rows.segments() * (1 + registers);
+        let (patches, learnt) = (noise::<T>(1, count * dim), learnt::<T>(dim, registers));
         let dx = noise::<T>(4, rows.count() * dim);
         let mut x = unwritten(dx.len());
-        assemble(&cpu(), &layout(), &patches, &class, &position, &mut x);
-        let (mut d_patches, mut d_class, mut d_position) =
-            (unwritten(count * dim), vec![T::ZERO; dim], vec![T::ZERO; 21 * dim]);
-        assemble_backward(&cpu(), &layout(), &dx, &mut d_patches, &mut d_class, &mut d_position);
+        assemble(&cpu(), &layout, &patches, &borrowed(&learnt), &mut x);
+        let mut d_patches = unwritten(count * dim);
+        let mut d_learnt = learnt.each_ref().map(|values| vec![T::ZERO; values.len()]);
+        let [class, register, position] = d_learnt.each_mut();
+        let register = (registers > 0).then_some(&mut register[..]);
+        let mut d = Embeddings { class: &mut class[..], registers: register, position: &mut position[..] };
+        assemble_backward(&cpu(), &layout, &dx, &mut d_patches, &mut d);
         let dot = |a: &[T], b: &[T]| a.iter().zip(b).map(|(a, b)| a.to_f64() * b.to_f64()).sum::<f64>();
-        let back = dot(&patches, &d_patches) + dot(&class, &d_class) + dot(&position, &d_position);
+        let back = dot(&patches, &d_patches) + learnt.iter().zip(&d_learnt).map(|(a, d)| dot(a, d)).sum::<f64>();
         assert!((dot(&x, &dx) - back).abs() < tolerance, "{} {back}", dot(&x, &dx));
     }
 
     #[test]
     fn the_derivative_is_the_adjoint_of_the_linear_map() {
-        is_the_adjoint::<f64>(1e-11);
-        is_the_adjoint::<f32>(1e-3);
+        for registers in REGISTERS {
+            is_the_adjoint::<f64>(registers, 1e-11);
+            is_the_adjoint::<f32>(registers, 1e-3);
+        }
     }
 }

@@ -21,6 +21,7 @@ pub(crate) mod norm;
 pub(crate) mod optimizer;
 pub(crate) mod prototypes;
 pub(crate) mod residual;
+pub(crate) mod scale;
 pub(crate) mod tokens;
 pub(crate) mod views;
 

@@ -35,6 +35,7 @@ sources!(
     prototypes,
     reduce,
     residual,
+    scale,
     softmax,
     tokens,
     views,

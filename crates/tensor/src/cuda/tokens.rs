@@ -2,7 +2,7 @@
 
 use super::linear::add_partials;
 use super::{Cuda, CudaBuffer, arguments};
-use crate::ops::{Grid, PixelData, Pixels, TokenLayout};
+use crate::ops::{Embeddings, Grid, PixelData, Pixels, TokenLayout};
 use crate::tensor::{DType, Tensor};
 
 /// Parts in which the images of a group are summed up; fixed, for the same sums on any GPU.
@@ -79,35 +79,37 @@ pub(crate) fn assemble(
     cuda: &Cuda,
     layout: &TokenLayout,
     patches: &Tensor,
-    class: &Tensor,
-    position: &Tensor,
+    learnt: &Embeddings<&Tensor>,
     x: &mut Tensor,
 ) {
-    let dim = class.len();
-    let learnt = position.len() / dim - 1;
+    let Embeddings { class, registers, position } = learnt;
+    let (dim, others) = (class.len(), 1 + layout.registers());
+    let cells_learnt = position.len() / dim - 1;
     let (mut from, mut to) = (patches.cuda_address(), x.cuda_address_mut());
     for (count, grid) in layout.groups() {
         let (count, cells) = (*count, grid.patches());
-        let mix = mix(cuda, grid, learnt);
+        let mix = mix(cuda, grid, cells_learnt);
         let mixed = cuda.allocate(cells * dim, DType::F32);
         let mix = mix.as_ref().map_or(0, CudaBuffer::address);
         let arguments =
-            arguments![position.cuda_address(), mix, cells as i32, learnt as i32, dim as i32, mixed.address()];
+            arguments![position.cuda_address(), mix, cells as i32, cells_learnt as i32, dim as i32, mixed.address()];
         cuda.launch_flat(("tokens", "mix_positions"), cells * dim, &arguments);
         let arguments = arguments![
             from,
             class.cuda_address(),
+            registers.map_or(0, Tensor::cuda_address),
             position.cuda_address(),
             mixed.address(),
             count as i64,
+            others as i32,
             cells as i32,
             dim as i32,
             to,
         ];
         let (kernel, width) = if dim.is_multiple_of(8) { ("assemble_by_8", 8) } else { ("assemble_by_1", 1) };
-        cuda.launch_flat(("tokens", kernel), count * (cells + 1) * dim / width, &arguments);
+        cuda.launch_flat(("tokens", kernel), count * (cells + others) * dim / width, &arguments);
         from += (count * cells * dim * patches.dtype().size()) as u64;
-        to += (count * (cells + 1) * dim * x.dtype().size()) as u64;
+        to += (count * (cells + others) * dim * x.dtype().size()) as u64;
     }
 }
 
@@ -115,36 +117,48 @@ pub(crate) fn assemble_backward(
     cuda: &Cuda,
     layout: &TokenLayout,
     dx: &Tensor,
-    [d_patches, d_class, d_position]: [&mut Tensor; 3],
+    d_patches: &mut Tensor,
+    learnt: &mut Embeddings<&mut Tensor>,
 ) {
-    let dim = d_class.len();
-    let learnt = d_position.len() / dim - 1;
+    let Embeddings { class, registers, position } = learnt;
+    let (dim, others) = (class.len(), 1 + layout.registers());
+    let cells_learnt = position.len() / dim - 1;
     let (mut from, mut to) = (dx.cuda_address(), d_patches.cuda_address_mut());
     for (count, grid) in layout.groups() {
         let (count, cells) = (*count, grid.patches());
-        let columns = (cells + 1) * dim;
+        let columns = (cells + others) * dim;
         let per_part = count.div_ceil(IMAGE_PARTS).max(1);
         let parts = count.div_ceil(per_part);
         let partial = cuda.allocate(parts * columns, DType::F32);
-        let arguments =
-            arguments![from, count as i64, cells as i32, dim as i32, per_part as i32, to, partial.address()];
+        let arguments = arguments![
+            from,
+            count as i64,
+            others as i32,
+            cells as i32,
+            dim as i32,
+            per_part as i32,
+            to,
+            partial.address(),
+        ];
         let blocks = (columns.div_ceil(256) as u32, parts as u32, 1);
         cuda.launch(("tokens", "assemble_backward"), blocks, (256, 1), 0, &arguments);
         let mut places = cuda.allocate(columns, DType::F32);
         cuda.fill(&mut places, 0.0);
         add_partials(cuda, partial.address(), parts, columns, places.address());
-        let mix = mix(cuda, grid, learnt);
+        let mix = mix(cuda, grid, cells_learnt);
         let arguments = arguments![
             places.address(),
             mix.as_ref().map_or(0, CudaBuffer::address),
+            others as i32,
             cells as i32,
-            learnt as i32,
+            cells_learnt as i32,
             dim as i32,
-            d_class.cuda_address_mut(),
-            d_position.cuda_address_mut(),
+            class.cuda_address_mut(),
+            registers.as_mut().map_or(0, |registers| registers.cuda_address_mut()),
+            position.cuda_address_mut(),
         ];
-        cuda.launch_flat(("tokens", "add_place_gradients"), (learnt + 1) * dim, &arguments);
-        from += (count * (cells + 1) * dim * dx.dtype().size()) as u64;
+        cuda.launch_flat(("tokens", "add_place_gradients"), (others + cells_learnt) * dim, &arguments);
+        from += (count * (cells + others) * dim * dx.dtype().size()) as u64;
         to += (count * cells * dim * d_patches.dtype().size()) as u64;
     }
 }

@@ -7,6 +7,7 @@ mod attention;
 mod linear;
 mod norm;
 mod prototypes;
+mod scale;
 mod tokens;
 
 use crate::cpu::testing::noise;

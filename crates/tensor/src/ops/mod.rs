@@ -7,8 +7,10 @@ mod attention;
 mod linear;
 mod norm;
 mod optimizer;
+mod positions;
 mod prototypes;
 mod residual;
+mod scale;
 mod tokens;
 mod views;
 
@@ -25,14 +27,16 @@ pub use norm::{
     layer_norm, layer_norm_backward, linear_residual_norm,
 };
 pub use optimizer::{AdamW, ParameterUpdate, Teacher, adamw_and_average, clear, squared_norms};
+pub use positions::{Grid, Interpolation};
 pub use prototypes::{
     Logits, add_scaled, add_shift_gradient, column_mean, column_sums, cross_entropy, largest_beside, log_mean_softmax,
     move_towards, prototype_logits, prototype_logits_backward, row_summaries, softmax, softmax_gradient,
     vmf_log_normalizer,
 };
 pub use residual::{branch_gradient, gather, scatter, scatter_add};
+pub use scale::{scale_rows, scale_rows_backward};
 pub use tokens::{
-    Grid, PixelData, Pixels, TokenLayout, assemble_tokens, assemble_tokens_backward, patchify, replace_rows,
+    Embeddings, PixelData, Pixels, TokenLayout, assemble_tokens, assemble_tokens_backward, patchify, replace_rows,
     replace_rows_backward,
 };
 pub use views::{BoxBlur, ColorStep, ViewEdit};

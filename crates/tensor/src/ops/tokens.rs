@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::cpu::{on_device, patchify as cpu_patchify, reduce, residual as cpu_residual, tokens as cpu};
 use crate::cuda::{UploadedPixels, prototypes as gpu_prototypes, residual as gpu_residual, tokens as gpu};
 use crate::device::Device;
+use crate::ops::positions::Grid;
 use crate::ops::residual::{assert_stream, gather};
 use crate::rows::Rows;
 use crate::tensor::Tensor;
@@ -107,84 +108,32 @@ pub fn patchify(device: &Device, groups: &[Pixels<'_>], patch: usize) -> Tensor 
     out
 }
 
-/// Learnt rows or columns and their weights.
-type Taps = Vec<(usize, f64)>;
-
-/// A grid of patches, and how its position embeddings come from the learnt grid.
-#[derive(Clone, Debug)]
-pub struct Grid {
-    height: usize,
-    width: usize,
-    learnt_width: usize,
-    /// Whether the learnt embeddings are taken as they are.
-    is_learnt: bool,
-    /// For each row and each column of the grid: the learnt rows and columns it mixes, and their weights.
-    rows: Vec<Taps>,
-    columns: Vec<Taps>,
-}
-
-impl Grid {
-    /// The learnt embeddings as they are where the grids agree, else DINO's bicubic interpolation of them: the map of
-    /// coordinates uses the scale (n + 0.1) / learnt, the kernel has a = -0.75, and edges are repeated.
-    pub fn new((height, width): (usize, usize), learnt: (usize, usize)) -> Self {
-        let identity = |n: usize, _: usize| (0..n).map(|i| vec![(i, 1.0)]).collect();
-        let is_learnt = (height, width) == learnt;
-        let axis = if is_learnt { identity } else { bicubic_axis };
-        Self {
-            height,
-            width,
-            learnt_width: learnt.1,
-            is_learnt,
-            rows: axis(height, learnt.0),
-            columns: axis(width, learnt.1),
-        }
-    }
-
-    /// Number of patches.
-    pub fn patches(&self) -> usize {
-        self.height * self.width
-    }
-
-    pub(crate) fn is_learnt(&self) -> bool {
-        self.is_learnt
-    }
-
-    /// The learnt positions that make up position `patch`, with their weights.
-    pub(crate) fn taps(&self, patch: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
-        let (row, column) = (patch / self.width, patch % self.width);
-        self.rows[row].iter().flat_map(move |&(y, wy)| {
-            self.columns[column].iter().map(move |&(x, wx)| (y * self.learnt_width + x, wy * wx))
-        })
-    }
-}
-
-fn bicubic_axis(n: usize, learnt: usize) -> Vec<Taps> {
-    const A: f64 = -0.75;
-    let near = |t: f64| ((A + 2.0) * t - (A + 3.0)) * t * t + 1.0;
-    let far = |t: f64| ((A * t - 5.0 * A) * t + 8.0 * A) * t - 4.0 * A;
-    let scale = (n as f64 + 0.1) / learnt as f64;
-    let last = learnt as isize - 1;
-    (0..n)
-        .map(|i| {
-            let source = (i as f64 + 0.5) / scale - 0.5;
-            let base = source.floor();
-            let t = source - base;
-            let weights = [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)];
-            (-1..=2).zip(weights).map(|(d, w)| ((base as isize + d).clamp(0, last) as usize, w)).collect()
-        })
-        .collect()
-}
-
 /// How the images of a batch become tokens: for each group of equal images, their number and their grid.
 #[derive(Clone, Debug)]
 pub struct TokenLayout {
     groups: Vec<(usize, Grid)>,
+    registers: usize,
 }
 
 impl TokenLayout {
     /// Groups in the order of the images.
     pub fn new(groups: Vec<(usize, Grid)>) -> Self {
-        Self { groups }
+        Self { groups, registers: 0 }
+    }
+
+    /// With so many register tokens between an image's class token and its patches.
+    pub fn with_registers(self, registers: usize) -> Self {
+        Self { registers, ..self }
+    }
+
+    /// Register tokens of each image.
+    pub(crate) fn registers(&self) -> usize {
+        self.registers
+    }
+
+    /// Patches of all images.
+    fn patches(&self) -> usize {
+        self.groups.iter().map(|(count, grid)| count * grid.patches()).sum()
     }
 
     /// The groups.
@@ -192,9 +141,10 @@ impl TokenLayout {
         &self.groups
     }
 
-    /// Every image's rows of the packed token matrix: a class token, then its patches.
+    /// Every image's rows of the packed token matrix: a class token, its registers, then its patches.
     pub fn rows(&self) -> Rows {
-        Rows::all(self.groups.iter().flat_map(|(count, grid)| std::iter::repeat_n(1 + grid.patches(), *count)))
+        let tokens = |grid: &Grid| 1 + self.registers + grid.patches();
+        Rows::all(self.groups.iter().flat_map(|(count, grid)| std::iter::repeat_n(tokens(grid), *count)))
     }
 
     pub(crate) fn group_of_each(&self) -> Vec<usize> {
@@ -202,31 +152,47 @@ impl TokenLayout {
     }
 }
 
-/// Packed tokens [tokens, dim], with which the residual stream begins, from patch embeddings [patches, dim], the class token
-/// and the position embeddings (1 + learnt grid rows of dim).
-pub fn assemble_tokens(layout: &TokenLayout, patches: &Tensor, class: &Tensor, position: &Tensor) -> Tensor {
-    let dim = class.len();
+/// The learnt values that the tokens of an image begin with, beside its patches; or their gradients.
+#[derive(Debug)]
+pub struct Embeddings<T> {
+    /// The class token, a row of dim.
+    pub class: T,
+    /// The register tokens, rows of dim without a position; none where the layout has none.
+    pub registers: Option<T>,
+    /// The positions: of the class token, then of each cell of the learnt grid.
+    pub position: T,
+}
+
+/// Packed tokens [tokens, dim], with which the residual stream begins, from patch embeddings [patches, dim].
+pub fn assemble_tokens(layout: &TokenLayout, patches: &Tensor, learnt: &Embeddings<&Tensor>) -> Tensor {
+    let dim = learnt.class.len();
+    assert_eq!(learnt.registers.map_or(0, Tensor::len), layout.registers * dim, "register tokens");
     let mut x = patches.device().empty_residual(&[layout.rows().count(), dim]);
-    on_device!(patches, T => cpu::assemble(
-        patches.device().as_cpu(), layout, T::slice(patches), T::slice(class), T::slice(position), T::slice_mut(&mut x),
-    ), cuda => gpu::assemble(cuda, layout, patches, class, position, &mut x));
+    on_device!(patches, T => {
+        let learnt = Embeddings {
+            class: T::slice(learnt.class),
+            registers: learnt.registers.map(T::slice),
+            position: T::slice(learnt.position),
+        };
+        cpu::assemble(patches.device().as_cpu(), layout, T::slice(patches), &learnt, T::slice_mut(&mut x));
+    }, cuda => gpu::assemble(cuda, layout, patches, learnt, &mut x));
     x
 }
 
-/// The gradient of the patch embeddings; adds those of the class token and the position embeddings.
-pub fn assemble_tokens_backward(
-    layout: &TokenLayout,
-    dx: &Tensor,
-    d_class: &mut Tensor,
-    d_position: &mut Tensor,
-) -> Tensor {
+/// The gradient of the patch embeddings; adds those of the learnt values.
+pub fn assemble_tokens_backward(layout: &TokenLayout, dx: &Tensor, learnt: &mut Embeddings<&mut Tensor>) -> Tensor {
     assert_stream(dx);
-    let dim = d_class.len();
-    let rows = layout.rows();
-    let mut d_patches = dx.device().empty(&[rows.count() - rows.segments(), dim]);
-    on_device!(dx, T => cpu::assemble_backward(
-        dx.device().as_cpu(), layout, T::slice(dx), T::slice_mut(&mut d_patches), T::slice_mut(d_class), T::slice_mut(d_position),
-    ), cuda => gpu::assemble_backward(cuda, layout, dx, [&mut d_patches, d_class, d_position]));
+    let dim = learnt.class.len();
+    assert_eq!(learnt.registers.as_ref().map_or(0, |r| r.len()), layout.registers * dim, "register tokens");
+    let mut d_patches = dx.device().empty(&[layout.patches(), dim]);
+    on_device!(dx, T => {
+        let mut learnt = Embeddings {
+            class: T::slice_mut(learnt.class),
+            registers: learnt.registers.as_deref_mut().map(T::slice_mut),
+            position: T::slice_mut(learnt.position),
+        };
+        cpu::assemble_backward(dx.device().as_cpu(), layout, T::slice(dx), T::slice_mut(&mut d_patches), &mut learnt);
+    }, cuda => gpu::assemble_backward(cuda, layout, dx, &mut d_patches, learnt));
     d_patches
 }
 
@@ -259,29 +225,4 @@ pub fn replace_rows_backward(dx: &mut Tensor, rows: &Rows, d_value: &mut Tensor)
             gpu_residual::fill_rows(cuda, dx, rows, None);
         },
     );
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn interpolated_positions_follow_the_published_vector() {
-        // vit.md: grid[r, c] = sin(0.37 (14 r + c)), 14 -> 6, first row.
-        let learnt: Vec<f64> = (0..196).map(|i| (0.37 * f64::from(i)).sin()).collect();
-        let grid = Grid::new((6, 6), (14, 14));
-        let row: Vec<f64> = (0..6).map(|p| grid.taps(p).map(|(i, w)| w * learnt[i]).sum()).collect();
-        let want = [-0.43428076, 0.37869161, 0.9258493, 0.83380666, 0.18987975, -0.60891144];
-        for (got, want) in row.iter().zip(want) {
-            assert!((got - want).abs() < 5.1e-9, "{got} {want}");
-        }
-    }
-
-    #[test]
-    fn a_grid_equal_to_the_learnt_one_is_taken_as_it_is() {
-        let grid = Grid::new((3, 5), (3, 5));
-        for p in 0..15 {
-            assert_eq!(grid.taps(p).collect::<Vec<_>>(), [(p, 1.0)]);
-        }
-    }
 }

@@ -23,6 +23,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         Operation { name: "attention of other shapes", tolerance: 2e-6, run: other_attention },
         Operation { name: "attention with large scores", tolerance: 1e-5, run: sharp_attention },
         Operation { name: "class attention", tolerance: 1e-6, run: class_attention },
+        Operation { name: "scaled rows", tolerance: 1e-6, run: scale_rows },
     ]
 }
 
@@ -282,4 +283,16 @@ fn class_attention(d: &Device) -> Outputs {
     let attended = ops::class_attention(&q, &kv, &rows, heads);
     let (dq, dkv) = ops::class_attention_backward(&q, &kv, &rows, heads, &attended, &d_out);
     vec![("out", attended.out.to_f64()), ("dq", dq.to_f64()), ("dkv", dkv.to_f64())]
+}
+
+fn scale_rows(d: &Device) -> Outputs {
+    [&[96, 384][..], &[96], &[7, 5]].into_iter().flat_map(|shape| scale_rows_of(d, shape)).collect()
+}
+
+fn scale_rows_of(d: &Device, shape: &[usize]) -> Outputs {
+    let (x, factors, dy) = (exact(d, 1, shape), exact(d, 2, &[shape[0]]), exact(d, 3, shape));
+    let (mut dx, mut d_factors) = (exact(d, 4, shape), exact(d, 5, &[shape[0]]));
+    let y = ops::scale_rows(&x, &factors);
+    ops::scale_rows_backward(&x, &factors, &dy, &mut dx, &mut d_factors);
+    vec![("y", y.to_f64()), ("dx", dx.to_f64()), ("d_factors", d_factors.to_f64())]
 }

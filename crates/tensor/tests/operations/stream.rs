@@ -2,7 +2,7 @@
 //! the type of activations.
 
 use random::{Key, Purpose};
-use tensor::ops::{Affine, Grid, Norm, TokenLayout};
+use tensor::ops::{Affine, Embeddings, Grid, Interpolation, Norm, TokenLayout};
 use tensor::{Device, Rows, Tensor, ops};
 
 use crate::layers::{kept, segments, weight};
@@ -29,17 +29,20 @@ fn fine(d: &Device, seed: u64, shape: &[usize]) -> Tensor {
 }
 
 fn tokens(d: &Device) -> Outputs {
-    let layout = TokenLayout::new(vec![(3, Grid::new((14, 14), (14, 14))), (5, Grid::new((6, 6), (14, 14)))]);
+    let grid = |size| Grid::new(size, (14, 14), Interpolation::Dino);
+    let layout = TokenLayout::new(vec![(3, grid((14, 14))), (5, grid((6, 6)))]);
     let rows = layout.rows();
     let mut outputs = Vec::new();
     for dim in [48, 44] {
         let patches = normal(d, 1, &[rows.count() - rows.segments(), dim]);
         let class = d.exact_from_f64(&[1, 1, dim], &fine_values(2, &[dim]));
         let position = d.exact_from_f64(&[1, 197, dim], &fine_values(3, &[197, dim]));
-        let x = ops::assemble_tokens(&layout, &patches, &class, &position);
+        let learnt = Embeddings { class: &class, registers: None, position: &position };
+        let x = ops::assemble_tokens(&layout, &patches, &learnt);
         let dx = fine(d, 4, &[rows.count(), dim]);
         let (mut d_class, mut d_position) = (d.zeros_exact(&[1, 1, dim]), d.zeros_exact(&[1, 197, dim]));
-        ops::assemble_tokens_backward(&layout, &dx, &mut d_class, &mut d_position);
+        let mut gradients = Embeddings { class: &mut d_class, registers: None, position: &mut d_position };
+        ops::assemble_tokens_backward(&layout, &dx, &mut gradients);
         outputs.extend([("x", x.to_f64()), ("d_class", d_class.to_f64()), ("d_position", d_position.to_f64())]);
     }
     outputs

@@ -1,6 +1,6 @@
 //! From pixels to packed tokens.
 
-use tensor::ops::{Grid, PixelData, Pixels, TokenLayout};
+use tensor::ops::{Embeddings, Grid, Interpolation, PixelData, Pixels, TokenLayout};
 use tensor::{Device, Rows, ops};
 
 use crate::{Operation, Outputs, exact, normal, stream, values};
@@ -31,29 +31,40 @@ fn patchify(d: &Device) -> Outputs {
 }
 
 fn assemble(d: &Device) -> Outputs {
-    [48, 44].into_iter().flat_map(|dim| assemble_of(d, dim)).collect()
+    [(48, 0), (44, 0), (48, 4), (44, 3)]
+        .into_iter()
+        .flat_map(|(dim, registers)| assemble_of(d, dim, registers))
+        .collect()
 }
 
-fn assemble_of(d: &Device, dim: usize) -> Outputs {
-    let learnt = (14, 14);
+fn assemble_of(d: &Device, dim: usize, registers: usize) -> Outputs {
+    let grid = |size, rule| Grid::new(size, (14, 14), rule);
     let layout = TokenLayout::new(vec![
-        (2, Grid::new((14, 14), learnt)),
-        (5, Grid::new((6, 6), learnt)),
-        (1, Grid::new((16, 10), learnt)),
-    ]);
+        (2, grid((14, 14), Interpolation::Dino)),
+        (5, grid((6, 6), Interpolation::Dino)),
+        (3, grid((6, 6), Interpolation::Antialiased)),
+        (1, grid((16, 10), Interpolation::Plain)),
+    ])
+    .with_registers(registers);
     let rows = layout.rows();
-    let patches = normal(d, 1, &[rows.count() - rows.segments(), dim]);
+    let patches = normal(d, 1, &[rows.count() - rows.segments() * (1 + registers), dim]);
     let (class, position) = (exact(d, 2, &[1, 1, dim]), exact(d, 3, &[1, 197, dim]));
-    let x = ops::assemble_tokens(&layout, &patches, &class, &position);
+    let register = (registers > 0).then(|| exact(d, 5, &[1, registers, dim]));
+    let learnt = Embeddings { class: &class, registers: register.as_ref(), position: &position };
+    let x = ops::assemble_tokens(&layout, &patches, &learnt);
     let dx = stream(d, 4, &[rows.count(), dim]);
     let (mut d_class, mut d_position) = (d.zeros_exact(&[1, 1, dim]), d.zeros_exact(&[1, 197, dim]));
-    let d_patches = ops::assemble_tokens_backward(&layout, &dx, &mut d_class, &mut d_position);
-    vec![
+    let mut d_register = (registers > 0).then(|| d.zeros_exact(&[1, registers, dim]));
+    let mut gradients = Embeddings { class: &mut d_class, registers: d_register.as_mut(), position: &mut d_position };
+    let d_patches = ops::assemble_tokens_backward(&layout, &dx, &mut gradients);
+    let mut outputs = vec![
         ("x", x.to_f64()),
         ("d_patches", d_patches.to_f64()),
         ("d_class", d_class.to_f64()),
         ("d_position", d_position.to_f64()),
-    ]
+    ];
+    outputs.extend(d_register.map(|d_register| ("d_registers", d_register.to_f64())));
+    outputs
 }
 
 fn mask(d: &Device) -> Outputs {
