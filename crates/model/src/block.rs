@@ -244,10 +244,10 @@ impl Block {
         let VitConfig { dim, heads, mlp_dim, extras, .. } = *config;
         let [scale1, scale2] = ["ls1", "ls2"].map(|scale| extras.layer_scale.then(|| format!("{name}.{scale}.gamma")));
         Self {
-            norm1: LayerNorm::new(layout, &format!("{name}.norm1"), dim),
+            norm1: LayerNorm::new(layout, &format!("{name}.norm1"), dim, extras.norm_epsilon),
             qkv: Linear::new(layout, &format!("{name}.attn.qkv"), dim, 3 * dim),
             proj: BranchEnd::new(layout, &format!("{name}.attn.proj"), scale1.as_deref(), dim, dim),
-            norm2: LayerNorm::new(layout, &format!("{name}.norm2"), dim),
+            norm2: LayerNorm::new(layout, &format!("{name}.norm2"), dim, extras.norm_epsilon),
             fc1: Linear::new(layout, &format!("{name}.mlp.fc1"), dim, mlp_dim),
             fc2: BranchEnd::new(layout, &format!("{name}.mlp.fc2"), scale2.as_deref(), mlp_dim, dim),
             heads,

@@ -118,7 +118,7 @@ pub enum ConfigError {
 }
 
 /// The shape of a vision transformer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct VitConfig {
     /// Width of a token.
     pub dim: usize,
@@ -134,12 +134,12 @@ pub struct VitConfig {
     pub image: (usize, usize),
     /// Channels of an image.
     pub channels: usize,
-    /// What not every network has.
+    /// How it differs from DINO's.
     pub extras: Extras,
 }
 
-/// Parts of a network beyond those of DINO's: what later ones have added to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How a network differs from DINO's: what later ones have added to it, and other programs do otherwise.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Extras {
     /// Register tokens between the class token and the patches, without positions.
     pub registers: usize,
@@ -147,11 +147,14 @@ pub struct Extras {
     pub layer_scale: bool,
     /// How positions are interpolated for images of another size.
     pub interpolation: Interpolation,
+    /// What LayerNorm adds to a variance.
+    pub norm_epsilon: f64,
 }
 
 impl Extras {
-    /// None of them: a network as DINO has it.
-    pub const NONE: Extras = Extras { registers: 0, layer_scale: false, interpolation: Interpolation::Dino };
+    /// A network as DINO has it.
+    pub const NONE: Extras =
+        Extras { registers: 0, layer_scale: false, interpolation: Interpolation::Dino, norm_epsilon: 1e-6 };
 }
 
 impl VitConfig {

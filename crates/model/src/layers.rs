@@ -5,9 +5,6 @@ use tensor::{ParamId, ParamSet, Rows, Tensor};
 
 use crate::layout::{Init, Layout};
 
-/// LayerNorm's epsilon everywhere in these networks.
-pub(crate) const LAYER_NORM_EPSILON: f64 = 1e-6;
-
 /// y = x W^T + b.
 #[derive(Clone, Debug)]
 pub(crate) struct Linear {
@@ -127,17 +124,18 @@ impl BranchEnd {
 pub(crate) struct LayerNorm {
     pub weight: ParamId,
     pub bias: ParamId,
+    epsilon: f64,
 }
 
 impl LayerNorm {
-    pub fn new(layout: &mut Layout, name: &str, dim: usize) -> Self {
+    pub fn new(layout: &mut Layout, name: &str, dim: usize, epsilon: f64) -> Self {
         let weight = layout.add(format!("{name}.weight"), &[dim], Init::Constant(1.0));
         let bias = layout.add(format!("{name}.bias"), &[dim], Init::Constant(0.0));
-        Self { weight, bias }
+        Self { weight, bias, epsilon }
     }
 
     fn of<'a>(&self, p: &'a ParamSet, rows: &'a Rows) -> Norm<'a> {
-        Norm { rows, weight: &p[self.weight], bias: &p[self.bias], epsilon: LAYER_NORM_EPSILON }
+        Norm { rows, weight: &p[self.weight], bias: &p[self.bias], epsilon: self.epsilon }
     }
 
     pub fn forward(&self, p: &ParamSet, x: &Tensor, rows: &Rows) -> (Tensor, RowStatistics) {

@@ -85,7 +85,7 @@ impl Vit {
         };
         let block = |layout: &mut Layout, i| Block::new(layout, &format!("{prefix}blocks.{i}"), &config);
         let blocks = (0..config.depth).map(|i| block(layout, i)).collect();
-        let norm = LayerNorm::new(layout, &format!("{prefix}norm"), dim);
+        let norm = LayerNorm::new(layout, &format!("{prefix}norm"), dim, config.extras.norm_epsilon);
         Self { config, class_token, registers, position, patch, blocks, norm, keeps_inputs_only: false }
     }
 

@@ -35,7 +35,8 @@ impl Case {
 
     /// The same with registers and LayerScale.
     fn with_extras(self) -> Self {
-        let extras = Extras { registers: 2, layer_scale: true, interpolation: Interpolation::Antialiased };
+        let extras =
+            Extras { registers: 2, layer_scale: true, interpolation: Interpolation::Antialiased, ..Extras::NONE };
         Self { network: Network::with_extras(tiny_head(2, false), extras), ..self }
     }
 

@@ -7,8 +7,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use tensor::ops::Interpolation;
+
 use super::error::WeightsError;
-use crate::VitConfig;
+use crate::{Extras, VitConfig};
 
 /// Name of the architecture.
 pub const ARCHITECTURE: &str = "architecture";
@@ -18,6 +20,8 @@ const HEADS: &str = "heads";
 const PATCH: &str = "patch_size";
 const CHANNELS: &str = "channels";
 const IMAGE: &str = "image_size";
+const POSITIONS: &str = "positions";
+const EPSILON: &str = "norm_epsilon";
 /// Which part of an image the network saw: what this program has always noted in its own files.
 const OURS: &str = "image_part";
 
@@ -33,7 +37,37 @@ pub fn describe(config: &VitConfig) -> Vec<(&'static str, String)> {
     if let Some(arch) = config.arch() {
         said.push((ARCHITECTURE, arch.name().to_owned()));
     }
+    // Files from before there was a choice say nothing.
+    if config.extras.interpolation != Interpolation::Dino {
+        said.push((POSITIONS, positions_name(config.extras.interpolation).to_owned()));
+    }
+    if config.extras.norm_epsilon != Extras::NONE.norm_epsilon {
+        said.push((EPSILON, format!("{:e}", config.extras.norm_epsilon)));
+    }
     said
+}
+
+/// The rules by which positions are interpolated, by their names on the command line and in files.
+pub const POSITION_RULES: [(&str, Interpolation); 3] =
+    [("dino", Interpolation::Dino), ("plain", Interpolation::Plain), ("antialiased", Interpolation::Antialiased)];
+
+fn positions_name(rule: Interpolation) -> &'static str {
+    POSITION_RULES.iter().find(|(_, known)| *known == rule).map_or("dino", |(name, _)| name)
+}
+
+/// The rule by which the file says that its positions are interpolated.
+pub(super) fn interpolation(
+    path: &Path,
+    metadata: &BTreeMap<String, String>,
+) -> Result<Option<Interpolation>, WeightsError> {
+    let Some(said) = metadata.get(POSITIONS) else { return Ok(None) };
+    let known = POSITION_RULES.iter().find(|(name, _)| name == said);
+    known.map(|(_, rule)| Some(*rule)).ok_or_else(|| WeightsError::Metadata {
+        path: path.to_owned(),
+        key: POSITIONS,
+        value: said.clone(),
+        problem: "this program knows `dino`, `plain` and `antialiased`".to_owned(),
+    })
 }
 
 /// Where the number of heads comes from.
@@ -103,6 +137,18 @@ pub(super) fn heads(
             None => Err(WeightsError::Heads { path: path.to_owned(), dim, depth }),
         },
     }
+}
+
+/// What the file says that LayerNorm adds to a variance.
+pub(super) fn norm_epsilon(path: &Path, metadata: &BTreeMap<String, String>) -> Result<Option<f64>, WeightsError> {
+    let Some(said) = metadata.get(EPSILON) else { return Ok(None) };
+    let number = said.parse().ok().filter(|epsilon| (0.0..1.0).contains(epsilon));
+    number.map(Some).ok_or_else(|| WeightsError::Metadata {
+        path: path.to_owned(),
+        key: EPSILON,
+        value: said.clone(),
+        problem: "that is no number between 0 and 1".to_owned(),
+    })
 }
 
 /// Height and width in pixels of the images that the file says its positions are for.

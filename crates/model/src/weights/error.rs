@@ -31,25 +31,43 @@ pub enum WeightsError {
         /// What was asked for.
         path: PathBuf,
     },
+    /// A folder without weights.
+    #[error(
+        "{}: neither a run nor a folder with weights: there is no config.toml in it, and none of {looked_for}", path.display()
+    )]
+    NoWeights {
+        /// The folder.
+        path: PathBuf,
+        /// The names that were looked for.
+        looked_for: String,
+    },
+    /// A network whose MLP has another non-linearity.
+    #[error("{}: the network has the activation `{}`, and this program computes `gelu`", path.display(), excerpt(activation))]
+    Activation {
+        /// The configuration that says so.
+        path: PathBuf,
+        /// Its name.
+        activation: String,
+    },
     /// A file of another kind.
-    #[error("{}: this is {kind}, not a safetensors file{way_out}", path.display())]
+    #[error("{}: this is {kind}; weights are read from safetensors and PyTorch files", path.display())]
     OtherFormat {
         /// The file.
         path: PathBuf,
         /// What its first bytes say.
         kind: &'static str,
-        /// How to make a safetensors file of it, if that is known.
-        way_out: &'static str,
     },
     /// A file of no kind that is known here.
-    #[error("{}: not a safetensors file: it does not begin with the length of a header", path.display())]
+    #[error(
+        "{}: neither a safetensors file nor one of PyTorch: it begins as neither of them does", path.display()
+    )]
     Unknown {
         /// The file.
         path: PathBuf,
     },
     /// The header contradicts itself or the file.
     #[error(
-        "{}: not a whole safetensors file: {reason}. Was it copied or downloaded completely?", path.display()
+        "{}: not a whole file of weights: {reason}. Was it copied or downloaded completely?", path.display()
     )]
     Damaged {
         /// The file.
@@ -104,15 +122,25 @@ pub enum WeightsError {
     },
     /// The backbone has parts that this program does not compute.
     #[error(
-        "{}: the backbone has parts that this program does not compute: `{}`{}. Its features without them would be \
-         wrong (LayerScale, register tokens and relative positions are such parts)",
+        "{}: the backbone has {what}, which this program does not compute: `{}`{}. Its features without it would be wrong",
         path.display(), names.first().map_or_else(Default::default, |name| excerpt(name)), more(names.len())
     )]
     UnknownParts {
         /// The file.
         path: PathBuf,
+        /// What the first of them is.
+        what: &'static str,
         /// The tensors.
         names: Vec<String>,
+    },
+    /// A network that averages its patches instead.
+    #[error(
+        "{}: this backbone has no class token (it averages its patches, as timm's `gap` networks do), and this program runs \
+         networks with one", path.display()
+    )]
+    NoClassToken {
+        /// The file.
+        path: PathBuf,
     },
     /// A tensor does not fit the network.
     #[error(

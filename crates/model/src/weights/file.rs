@@ -1,6 +1,8 @@
-//! A safetensors file of weights: its header checked, its tensors read one by one.
+//! A file of weights, whatever it is packed in: its list of tensors, read without trusting it, and their elements one by one.
 //!
-//! A file is untrusted: a tensor's bytes are allocated only because the file has as many.
+//! - safetensors, in one file or in several with an index;
+//! - PyTorch's own, as `torch.save` writes it today and as it did before version 1.6;
+//! - a folder of Hugging Face's or timm's with one of these in it, and a configuration that says more.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,49 +11,11 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use files::safetensors::{self, Dtype, Entry, HeaderError};
-use half::{bf16, f16};
+use files::safetensors::{self, Entry, HeaderError};
 
 use super::error::WeightsError;
-
-/// Type of a tensor's elements.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Element {
-    /// 64-bit float.
-    F64,
-    /// 32-bit float.
-    F32,
-    /// 16-bit float of IEEE 754.
-    F16,
-    /// The upper half of a 32-bit float.
-    Bf16,
-    /// Anything else, by the format's name for it: no weights.
-    Other(String),
-}
-
-impl Element {
-    fn of(dtype: Dtype) -> Self {
-        match dtype {
-            Dtype::F64 => Element::F64,
-            Dtype::F32 => Element::F32,
-            Dtype::F16 => Element::F16,
-            Dtype::BF16 => Element::Bf16,
-            other => Element::Other(other.to_string()),
-        }
-    }
-}
-
-impl fmt::Display for Element {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Element::F64 => "F64",
-            Element::F32 => "F32",
-            Element::F16 => "F16",
-            Element::Bf16 => "BF16",
-            Element::Other(name) => name,
-        })
-    }
-}
+use super::values::{Element, Values, convert};
+use super::{configuration, shards, torch};
 
 /// A tensor in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,13 +26,26 @@ pub struct TensorInfo {
     pub element: Element,
     /// Its extents; empty for a scalar.
     pub shape: Vec<usize>,
-    /// Where in the file its bytes are.
-    place: Range<u64>,
+    pub(super) place: Place,
+}
+
+/// Where the elements of a tensor are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Which of the files.
+    pub file: usize,
+    /// The bytes of all elements, little-endian.
+    pub bytes: Range<u64>,
+    /// Steps from one element to the next along each axis, in elements; none where they lie row by row.
+    pub strides: Option<Vec<usize>>,
+    /// The CRC-32 of these bytes, where the file has it.
+    pub crc32: Option<u32>,
 }
 
 impl TensorInfo {
     fn of(entry: Entry) -> Self {
         let Entry { name, dtype, shape, place } = entry;
+        let place = Place { file: 0, bytes: place, strides: None, crc32: None };
         Self { name, element: Element::of(dtype), shape, place }
     }
 
@@ -78,36 +55,88 @@ impl TensorInfo {
     }
 }
 
-/// The elements of a tensor, without loss.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Values {
-    /// From F32, F16 or BF16.
-    F32(Vec<f32>),
-    /// From F64.
-    F64(Vec<f64>),
+/// What tensors are packed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// A safetensors file.
+    Safetensors,
+    /// PyTorch's zip archive.
+    Torch,
+    /// What PyTorch wrote before version 1.6: pickles, and the elements behind them.
+    LegacyTorch,
+    /// Several files with an index.
+    Shards,
 }
 
-/// An open safetensors file whose header is sound.
+impl fmt::Display for Packing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Packing::Safetensors => "safetensors",
+            Packing::Torch => "PyTorch",
+            Packing::LegacyTorch => "PyTorch before 1.6",
+            Packing::Shards => "files with an index",
+        })
+    }
+}
+
+/// An open file of weights whose list of tensors is sound.
 #[derive(Debug)]
 pub struct WeightsFile {
     path: PathBuf,
-    file: File,
+    packing: Packing,
+    files: Vec<File>,
     length: u64,
     tensors: Vec<TensorInfo>,
     metadata: BTreeMap<String, String>,
 }
 
 impl WeightsFile {
-    /// Opens a file and reads its header.
+    /// Opens a file, or a folder with a model of Hugging Face's or timm's, and reads what it holds.
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
-        let (file, header) = safetensors::open(path).map_err(|error| unreadable(path, error))?;
+        let path = if path.is_dir() { shards::in_folder(path)? } else { path.to_owned() };
+        let mut file = if shards::is_index(&path) { shards::open(&path)? } else { Self::open_alone(&path)? };
+        // What the file says itself counts more.
+        for (key, value) in configuration::beside(&path)? {
+            file.metadata.entry(key.to_owned()).or_insert(value);
+        }
+        Ok(file)
+    }
+
+    /// The same of one file that needs no other.
+    pub(super) fn open_alone(path: &Path) -> Result<Self, WeightsError> {
+        let (file, header) = match safetensors::open(path) {
+            Err(HeaderError::NotAHeader { first }) if torch::is_one(&first) => return torch::open(path),
+            opened => opened.map_err(|error| unreadable(path, error))?,
+        };
         let tensors = header.tensors.into_iter().map(TensorInfo::of).collect();
-        Ok(Self { path: path.to_owned(), file, length: header.data.end, tensors, metadata: header.metadata })
+        let (packing, length) = (Packing::Safetensors, header.data.end);
+        Ok(Self::new(path, packing, vec![file], length, tensors, header.metadata))
+    }
+
+    pub(super) fn new(
+        path: &Path,
+        packing: Packing,
+        files: Vec<File>,
+        length: u64,
+        tensors: Vec<TensorInfo>,
+        metadata: BTreeMap<String, String>,
+    ) -> Self {
+        Self { path: path.to_owned(), packing, files, length, tensors, metadata }
+    }
+
+    /// One file of several: the files, their tensors and their size in bytes.
+    pub(super) fn into_parts(self) -> (Vec<File>, Vec<TensorInfo>, u64) {
+        (self.files, self.tensors, self.length)
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What its tensors are packed in.
+    pub fn packing(&self) -> Packing {
+        self.packing
     }
 
     /// Its size in bytes.
@@ -132,11 +161,20 @@ impl WeightsFile {
 
     /// Reads the elements of one of the file's tensors. They are finite.
     pub fn read(&mut self, tensor: &TensorInfo) -> Result<Values, WeightsError> {
-        if let Element::Other(element) = &tensor.element {
-            let (path, name, element) = (self.path.clone(), tensor.name.clone(), element.clone());
-            return Err(WeightsError::ElementType { path, name, element });
+        let path = || self.path.clone();
+        let Some(size) = tensor.element.size() else {
+            let (name, element) = (tensor.name.clone(), tensor.element.to_string());
+            return Err(WeightsError::ElementType { path: path(), name, element });
+        };
+        let bytes = self.bytes(&tensor.place).map_err(|source| WeightsError::Io { path: self.path.clone(), source })?;
+        if tensor.place.crc32.is_some_and(|crc32| crc32fast::hash(&bytes) != crc32) {
+            let reason = format!("the checksum of tensor `{}` is not that of its bytes", text::excerpt(&tensor.name));
+            return Err(WeightsError::Damaged { path: self.path.clone(), reason });
         }
-        let bytes = self.bytes(tensor).map_err(|source| WeightsError::Io { path: self.path.clone(), source })?;
+        let bytes = match &tensor.place.strides {
+            None => bytes,
+            Some(strides) => gather(&bytes, size, &tensor.shape, strides),
+        };
         let (values, finite) = convert(&tensor.element, &bytes);
         if finite {
             Ok(values)
@@ -145,13 +183,33 @@ impl WeightsFile {
         }
     }
 
-    fn bytes(&mut self, tensor: &TensorInfo) -> io::Result<Vec<u8>> {
-        let Range { start, end } = tensor.place;
+    fn bytes(&mut self, place: &Place) -> io::Result<Vec<u8>> {
+        let Range { start, end } = place.bytes;
         let mut bytes = vec![0; (end - start) as usize];
-        self.file.seek(SeekFrom::Start(start))?;
-        self.file.read_exact(&mut bytes)?;
+        let file = self.files.get_mut(place.file).ok_or(ErrorKind::NotFound)?;
+        file.seek(SeekFrom::Start(start))?;
+        file.read_exact(&mut bytes)?;
         Ok(bytes)
     }
+}
+
+/// Elements of `size` bytes in rows, from where they lie `strides` apart. The bytes reach from the first to the last.
+fn gather(bytes: &[u8], size: usize, shape: &[usize], strides: &[usize]) -> Vec<u8> {
+    let count: usize = shape.iter().product();
+    let mut gathered = Vec::with_capacity(count * size);
+    let mut index = vec![0; shape.len()];
+    for _ in 0..count {
+        let at = size * index.iter().zip(strides).map(|(i, stride)| i * stride).sum::<usize>();
+        gathered.extend_from_slice(&bytes[at..at + size]);
+        for axis in (0..shape.len()).rev() {
+            index[axis] += 1;
+            if index[axis] < shape[axis] {
+                break;
+            }
+            index[axis] = 0;
+        }
+    }
+    gathered
 }
 
 /// The error for a file without a sound header.
@@ -162,7 +220,7 @@ fn unreadable(path: &Path, error: HeaderError) -> WeightsError {
         HeaderError::Io(source) => WeightsError::Io { path, source },
         HeaderError::NotAFile => WeightsError::NotAFile { path },
         HeaderError::NotAHeader { first } => match other_format(&first) {
-            Some((kind, way_out)) => WeightsError::OtherFormat { path, kind, way_out },
+            Some(kind) => WeightsError::OtherFormat { path, kind },
             None => WeightsError::Unknown { path },
         },
         damage => WeightsError::Damaged { path, reason: damage.to_string() },
@@ -170,35 +228,14 @@ fn unreadable(path: &Path, error: HeaderError) -> WeightsError {
 }
 
 /// What a file is that is often given instead, by its first bytes.
-fn other_format(first: &[u8; 8]) -> Option<(&'static str, &'static str)> {
-    const SAVE: &str = ". In Python, `safetensors.torch.save_file(state_dict, \"F.safetensors\")` converts it";
+fn other_format(first: &[u8; 8]) -> Option<&'static str> {
     let [low @ .., _, _, _, _] = first;
     match low {
-        [b'P', b'K', 3, 4] => Some(("a PyTorch file (or another zip archive)", SAVE)),
-        [0x80, 2..=5, ..] => Some(("a Python pickle (an old PyTorch file)", SAVE)),
-        [0x89, b'H', b'D', b'F'] => Some(("an HDF5 file", "")),
-        [b'G', b'G', b'U', b'F'] => Some(("a GGUF file", "")),
-        [0x93, b'N', b'U', b'M'] => Some(("a NumPy array", "")),
+        [0x89, b'H', b'D', b'F'] => Some("an HDF5 file"),
+        [b'G', b'G', b'U', b'F'] => Some("a GGUF file"),
+        [0x93, b'N', b'U', b'M'] => Some("a NumPy array"),
+        [0x08, 3..=20, ..] => Some("an ONNX model"),
         _ => None,
-    }
-}
-
-/// Elements from little-endian bytes, and whether all are finite. Other types than the four have none.
-fn convert(element: &Element, bytes: &[u8]) -> (Values, bool) {
-    let single = |values: Vec<f32>| {
-        let finite = values.iter().all(|x| x.is_finite());
-        (Values::F32(values), finite)
-    };
-    match element {
-        Element::F64 => {
-            let values: Vec<f64> = bytes.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)).collect();
-            let finite = values.iter().all(|x| x.is_finite());
-            (Values::F64(values), finite)
-        }
-        Element::F32 => single(bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()),
-        Element::F16 => single(bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect()),
-        Element::Bf16 => single(bytes.as_chunks().0.iter().map(|b| bf16::from_le_bytes(*b).to_f32()).collect()),
-        Element::Other(_) => single(Vec::new()),
     }
 }
 
@@ -207,15 +244,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_precision_becomes_single_without_loss() {
-        let bits: [u16; 4] = [0x3c00, 0xc500, 0x0001, 0x7bff];
-        let bytes: Vec<u8> = bits.iter().flat_map(|b| b.to_le_bytes()).collect();
-        // IEEE 754 binary16: 1, -5, the smallest subnormal 2^-24, the largest value 65504.
-        let (values, finite) = convert(&Element::F16, &bytes);
-        assert_eq!((values, finite), (Values::F32(vec![1.0, -5.0, 2f32.powi(-24), 65504.0]), true));
-        let (values, finite) = convert(&Element::Bf16, &0x40a0u16.to_le_bytes());
-        assert_eq!((values, finite), (Values::F32(vec![5.0]), true));
-        assert!(!convert(&Element::F16, &0x7c00u16.to_le_bytes()).1, "infinity");
-        assert!(!convert(&Element::Bf16, &0x7fc0u16.to_le_bytes()).1, "not a number");
+    fn a_transposed_tensor_is_put_into_rows() {
+        // [[0, 1, 2], [3, 4, 5]] seen as its transpose.
+        let bytes: Vec<u8> = (0..6).collect();
+        assert_eq!(gather(&bytes, 1, &[3, 2], &[1, 3]), [0, 3, 1, 4, 2, 5]);
+        assert_eq!(gather(&bytes, 2, &[2], &[2]), [0, 1, 4, 5]);
+        assert_eq!(gather(&bytes, 1, &[], &[]), [0], "a scalar");
+        assert!(gather(&bytes, 1, &[0, 2], &[1, 1]).is_empty());
     }
 }

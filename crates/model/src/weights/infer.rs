@@ -5,9 +5,18 @@ use std::path::Path;
 use super::LoadOptions;
 use super::described::{self, HeadsFrom};
 use super::error::WeightsError;
-use super::file::{TensorInfo, WeightsFile};
-use super::names::{KeyLayout, Matched};
+use super::file::WeightsFile;
+use super::matching::Matched;
+use super::names::KeyLayout;
+use super::origin::{LeadingPositions, Origin};
 use crate::{Extras, Layout, VitConfig};
+
+/// A network as a file describes it.
+pub(super) struct Described {
+    pub config: VitConfig,
+    pub heads_from: HeadsFrom,
+    pub leading: LeadingPositions,
+}
 
 /// Reads the network's shape off its tensors, which must all be there, and the rest off what the file says; and who says
 /// how many heads there are.
@@ -15,7 +24,7 @@ pub(super) fn config(
     file: &WeightsFile,
     matched: &Matched<'_>,
     options: &LoadOptions,
-) -> Result<(VitConfig, HeadsFrom), WeightsError> {
+) -> Result<Described, WeightsError> {
     let (path, metadata) = (file.path(), file.metadata());
     let [_, _, dim] = extents(path, matched, "cls_token", "[1, 1, width]", |&[a, b, _]| (a, b) == (1, 1))?;
     let [_, positions, _] =
@@ -28,12 +37,19 @@ pub(super) fn config(
 
     let (depth, is_checkpoint) = (matched.depth, matched.report.layout == KeyLayout::Checkpoint);
     let (heads, heads_from) = described::heads(path, metadata, (dim, depth), options.heads, is_checkpoint)?;
-    let image = image_size(path, positions - 1, patch, options.image.or_else(|| described::image(metadata)))?;
-    let config = VitConfig { dim, depth, heads, mlp_dim, patch, image, channels, extras: Extras::NONE }
+    let given = options.image.or_else(|| described::image(metadata));
+    let (leading, image) = positions_of(path, (positions, matched.extras.registers), patch, given)?;
+    let said = options.interpolation.or(described::interpolation(path, metadata)?);
+    let extras = Extras {
+        interpolation: said.unwrap_or(matched.extras.interpolation),
+        norm_epsilon: described::norm_epsilon(path, metadata)?.unwrap_or(matched.extras.norm_epsilon),
+        ..matched.extras
+    };
+    let config = VitConfig { dim, depth, heads, mlp_dim, patch, image, channels, extras }
         .checked()
         .map_err(|source| WeightsError::Config { path: path.to_owned(), source })?;
     described::check(path, metadata, &config)?;
-    Ok((config, heads_from))
+    Ok(Described { config, heads_from, leading })
 }
 
 /// The extents of a tensor, if it has `N` of them, all above zero, and they are plausible.
@@ -50,6 +66,26 @@ fn extents<const N: usize>(
         let (name, found) = tensor.map_or((name.to_owned(), vec![]), |t| (t.name.clone(), t.shape.clone()));
         WeightsError::Shape { path: path.to_owned(), name, found, expected: expected.to_owned(), others: 0 }
     })
+}
+
+/// What stands before the positions of patches, and rows and columns in pixels of the images that they are for.
+fn positions_of(
+    path: &Path,
+    (positions, registers): (usize, usize),
+    patch: usize,
+    given: Option<(usize, usize)>,
+) -> Result<(LeadingPositions, (usize, usize)), WeightsError> {
+    let ways = [(LeadingPositions::Class, 1), (LeadingPositions::None, 0), (LeadingPositions::All, 1 + registers)];
+    // Without registers there is one way, and an error is about that.
+    let ways = if registers == 0 { &ways[..1] } else { &ways[..] };
+    let mut first = None;
+    for &(leading, rows) in ways {
+        match image_size(path, positions.saturating_sub(rows), patch, given) {
+            Ok(image) => return Ok((leading, image)),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or(WeightsError::Grid { path: path.to_owned(), patches: positions }))
 }
 
 /// Rows and columns in pixels of the images that these positions are for.
@@ -71,16 +107,20 @@ fn image_size(
     Ok((side * patch, side * patch))
 }
 
-/// An error unless every tensor has the shape of its parameter.
-pub(super) fn check_shapes(path: &Path, matched: &Matched<'_>, layout: &Layout) -> Result<(), WeightsError> {
-    let wrong: Vec<(&TensorInfo, &[usize])> = layout
-        .specs()
-        .iter()
-        .filter_map(|spec| matched.tensor(&spec.name).map(|tensor| (tensor, spec.shape.as_slice())))
-        .filter(|(tensor, shape)| tensor.shape != *shape)
-        .collect();
+/// Where the values of every parameter come from; an error unless every tensor fits.
+pub(super) fn origins(
+    path: &Path,
+    matched: &Matched<'_>,
+    layout: &Layout,
+    described: &Described,
+) -> Result<Vec<Origin>, WeightsError> {
+    let registers = described.config.extras.registers;
+    let origin = |spec| Origin::of(spec, matched, described.leading);
+    let origins: Vec<Origin> = layout.specs().iter().filter_map(origin).collect();
+    let misfits = layout.specs().iter().zip(&origins).filter_map(|(spec, origin)| origin.misfit(spec, registers));
+    let wrong: Vec<_> = misfits.collect();
     match wrong.first() {
-        None => Ok(()),
+        None => Ok(origins),
         Some((tensor, shape)) => Err(WeightsError::Shape {
             path: path.to_owned(),
             name: tensor.name.clone(),

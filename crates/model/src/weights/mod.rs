@@ -1,34 +1,48 @@
-//! Weights in and out: a safetensors file with a backbone in the DINO or timm layout, or one of our own checkpoints, into
-//! a [`Vit`]; and a backbone into a file of its own.
+//! Weights in and out: a backbone of DINO, iBOT, MSN, timm or Hugging Face, in safetensors or as PyTorch saves it, or one of
+//! our own checkpoints, into a [`Vit`]; and a backbone into a file of its own.
 //!
 //! The shape of the network is read from the shapes of the tensors. Loading is all or nothing: a backbone that misses a
 //! tensor, has one of another shape, or has parts that [`Vit`] does not know is an error, because its features would look
 //! plausible and be wrong.
 //!
-//! - `file`: what a file holds, without trusting it.
-//! - `names`: which tensor of the file is which parameter.
+//! - `file`: what a file holds, without trusting it; `torch`, `shards` and `configuration`: PyTorch's files, several files
+//!   with an index, and what lies beside them.
+//! - `names`: which network a tensor belongs to, and `dialects`: what DINO calls it.
+//! - `matching`: which tensors of the file are the backbone's, and `origin`: how its parameters are made of them.
 //! - `infer`: the network that the shapes describe.
 //! - `described`: what a file says of its network, which shapes do not tell.
 //! - `save`: a backbone as a file.
 
+mod configuration;
 mod described;
+mod dialects;
 mod error;
 mod file;
 mod infer;
+mod matching;
 mod names;
+mod origin;
 mod report;
 mod save;
+mod shards;
+mod small_json;
+mod torch;
+mod values;
 
 use std::path::Path;
 
+use tensor::ops::Interpolation;
 use tensor::{Device, ParamSet};
 
-pub use described::{ARCHITECTURE, HeadsFrom, describe};
+use self::origin::Origin;
+
+pub use described::{ARCHITECTURE, HeadsFrom, POSITION_RULES, describe};
 pub use error::WeightsError;
-pub use file::{Element, TensorInfo, Values, WeightsFile};
+pub use file::{Packing, TensorInfo, WeightsFile};
 pub use names::{KeyLayout, NetworkRole};
 pub use report::{LoadReport, Summary, TensorGroup};
 pub use save::to_safetensors;
+pub use values::{Element, Values};
 
 use crate::{Layout, Vit, VitConfig};
 
@@ -43,6 +57,9 @@ pub struct LoadOptions {
     /// Attention heads of a block. Where neither given nor in the file's metadata, those of the network of the
     /// literature with the same width and depth; an error where there is none.
     pub heads: Option<usize>,
+    /// How positions are interpolated for images of another size. Where neither given nor in the file's metadata, as in
+    /// the program whose names the file has.
+    pub interpolation: Option<Interpolation>,
 }
 
 /// A backbone with its weights.
@@ -77,7 +94,7 @@ struct Plan {
     vit: Vit,
     layout: Layout,
     /// One for each parameter of the layout, in its order and of its shape.
-    sources: Vec<TensorInfo>,
+    origins: Vec<Origin>,
     report: LoadReport,
 }
 
@@ -90,15 +107,16 @@ impl WeightsFile {
     /// How the names in this file match those of a backbone, which need not be complete. An error only where it cannot
     /// be told which network is meant.
     pub fn match_report(&self, role: Option<NetworkRole>) -> Result<LoadReport, WeightsError> {
-        Ok(names::match_backbone(self, role)?.report)
+        Ok(matching::match_backbone(self, role)?.report)
     }
 
     /// Loads the backbone onto a device.
     pub fn load_vit(&mut self, options: &LoadOptions, device: &Device) -> Result<LoadedVit, WeightsError> {
-        let Plan { vit, layout, sources, report } = self.plan(options)?;
+        let Plan { vit, layout, origins, report } = self.plan(options)?;
         let mut weights = layout.zeros(device);
-        for (parameter, source) in weights.tensors_mut().iter_mut().zip(&sources) {
-            match self.read(source)? {
+        let (width, registers) = (vit.config().dim, vit.config().extras.registers);
+        for (parameter, origin) in weights.tensors_mut().iter_mut().zip(&origins) {
+            match origin.read(self, width, registers)? {
                 Values::F32(values) => parameter.copy_from_f32(&values),
                 Values::F64(values) => parameter.copy_from_f64(&values),
             }
@@ -107,14 +125,13 @@ impl WeightsFile {
     }
 
     fn plan(&self, options: &LoadOptions) -> Result<Plan, WeightsError> {
-        let matched = names::match_backbone(self, options.role)?;
+        let matched = matching::match_backbone(self, options.role)?;
         matched.check_complete(self.path())?;
-        let (config, heads_from) = infer::config(self, &matched, options)?;
+        let described = infer::config(self, &matched, options)?;
         let mut layout = Layout::default();
-        let vit = Vit::new(&mut layout, "", config);
-        infer::check_shapes(self.path(), &matched, &layout)?;
-        let sources = layout.specs().iter().filter_map(|spec| matched.tensor(&spec.name)).cloned().collect();
-        let report = LoadReport { heads_from: Some(heads_from), ..matched.report };
-        Ok(Plan { vit, layout, sources, report })
+        let vit = Vit::new(&mut layout, "", described.config.clone());
+        let origins = infer::origins(self.path(), &matched, &layout, &described)?;
+        let report = LoadReport { heads_from: Some(described.heads_from), ..matched.report };
+        Ok(Plan { vit, layout, origins, report })
     }
 }

@@ -6,8 +6,9 @@ use std::fmt;
 use text::{count, excerpt, thousands};
 
 use super::described::HeadsFrom;
-use super::file::{Element, TensorInfo, WeightsFile};
+use super::file::{TensorInfo, WeightsFile};
 use super::names::{KeyLayout, NetworkRole, lead};
+use super::values::Element;
 
 /// How the names in a file match those of a backbone.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,88 @@
+//! What the configuration files beside weights say of a network: Hugging Face's `config.json` and `preprocessor_config.json`,
+//! and timm's `config.json`. Told in the words that this program's own files use for the same.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::error::WeightsError;
+use super::small_json;
+
+/// Keys of a weights file's metadata and what the configuration in the same folder says of them. Nothing where there is
+/// none, or one of another kind of program.
+pub(super) fn beside(path: &Path) -> Result<Vec<(&'static str, String)>, WeightsError> {
+    let config = path.with_file_name("config.json");
+    let Some(value) = small_json::read(&config)? else { return Ok(Vec::new()) };
+    if value.get("pretrained_cfg").is_some() {
+        return Ok(of_timm(&value));
+    }
+    if !value["model_type"].is_string() || !value["hidden_size"].is_u64() {
+        return Ok(Vec::new());
+    }
+    let activation = value["hidden_act"].as_str().unwrap_or("gelu");
+    if activation != "gelu" {
+        return Err(WeightsError::Activation { path: config, activation: activation.to_owned() });
+    }
+    let preprocessor = small_json::read(&path.with_file_name("preprocessor_config.json"))?.unwrap_or(Value::Null);
+    Ok(of_hugging_face(&value, &preprocessor))
+}
+
+fn of_hugging_face(config: &Value, preprocessor: &Value) -> Vec<(&'static str, String)> {
+    let mut said = Vec::new();
+    said.extend(config["num_attention_heads"].as_u64().map(|heads| ("heads", heads.to_string())));
+    said.extend(size(&config["image_size"]).map(|size| ("image_size", size)));
+    said.extend(config["layer_norm_eps"].as_f64().map(|epsilon| ("norm_epsilon", format!("{epsilon:e}"))));
+    said.extend(normalization(&preprocessor["image_mean"], &preprocessor["image_std"]));
+    said
+}
+
+fn of_timm(config: &Value) -> Vec<(&'static str, String)> {
+    let (pretrained, arguments) = (&config["pretrained_cfg"], &config["model_args"]);
+    let mut said = vec![("positions", "antialiased".to_owned())];
+    said.extend(arguments["num_heads"].as_u64().map(|heads| ("heads", heads.to_string())));
+    said.extend(size(&arguments["img_size"]).map(|size| ("image_size", size)));
+    said.extend(normalization(&pretrained["mean"], &pretrained["std"]));
+    said
+}
+
+/// One number for both sides, or height and width.
+fn size(value: &Value) -> Option<String> {
+    let side = |value: &Value| value.as_u64().filter(|&side| side > 0);
+    let (height, width) = match value.as_array().map(Vec::as_slice) {
+        Some([height, width]) => (side(height)?, side(width)?),
+        Some(_) => return None,
+        None => (side(value)?, side(value)?),
+    };
+    Some(format!("{height}x{width}"))
+}
+
+fn normalization(mean: &Value, deviation: &Value) -> Vec<(&'static str, String)> {
+    match (mean.is_array(), deviation.is_array()) {
+        (true, true) => vec![("mean", mean.to_string()), ("std", deviation.to_string())],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn configurations_are_told_in_our_words() {
+        let config = json!({ "num_attention_heads": 6, "image_size": [32, 48], "layer_norm_eps": 1e-12 });
+        let preprocessor = json!({ "image_mean": [0.5, 0.5, 0.5], "image_std": [0.25, 0.25, 0.25] });
+        let said = of_hugging_face(&config, &preprocessor);
+        let want = [
+            ("heads", "6"),
+            ("image_size", "32x48"),
+            ("norm_epsilon", "1e-12"),
+            ("mean", "[0.5,0.5,0.5]"),
+            ("std", "[0.25,0.25,0.25]"),
+        ];
+        assert_eq!(said, want.map(|(key, value)| (key, value.to_owned())));
+        let timm = of_timm(&json!({ "pretrained_cfg": {}, "model_args": { "img_size": 64, "num_heads": 3 } }));
+        assert_eq!(timm[1..], [("heads", "3".to_owned()), ("image_size", "64x64".to_owned())]);
+        assert_eq!(size(&json!([1, 2, 3])), None);
+    }
+}
