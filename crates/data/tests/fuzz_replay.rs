@@ -1,5 +1,6 @@
 //! What the fuzzer has found so far, once more: every input of fuzz/corpus for a parser of this crate, and changed ones. The
-//! corpora `weights`, `recipe` and `study` are replayed by the crates `files`, `ssl` and `study`, which have their parsers.
+//! corpora `weights`, `pickle` and `zip`, `recipe`, and `study` are replayed by the crates `files`, `ssl` and `study`, which
+//! have their parsers.
 //!
 //! A panic fails the test. That the changes are the same each time is the point: this is a guard, not a search; the
 //! search is `tools/fuzz`.

@@ -4,11 +4,17 @@
 //! - `bounded`: whole files into memory, up to a sensible size.
 //! - `cache`: where this user's caches are.
 //! - [`safetensors`]: tensors with names, the format of weights, features and checkpoints.
+//! - [`zip`]: the directory of a zip archive, whose entries lie in the file as they are.
+//! - [`pickle`]: Python's pickles, read without running them. Both are what files of PyTorch are made of.
+//! - [`fuzz`]: the last two, for a fuzzer to call.
 
 mod bounded;
 mod cache;
+pub mod fuzz;
+pub mod pickle;
 mod replace;
 pub mod safetensors;
+pub mod zip;
 
 pub use bounded::{
     Unbounded, is_line_too_long, read_bounded, read_line_bounded, read_text_bounded, read_text_or_pipe_bounded,

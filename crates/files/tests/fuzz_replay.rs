@@ -1,13 +1,21 @@
-//! What the fuzzer has found so far, once more: every input of fuzz/corpus/weights. A panic fails the test.
+//! What the fuzzer has found so far, once more: every input of fuzz/corpus for a parser of this crate. A panic fails the test.
 
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 
-fn parse(bytes: &[u8]) {
-    _ = files::safetensors::Header::read(&mut &bytes[..], bytes.len() as u64);
+#[test]
+fn the_corpus_of_weights_is_parsed_without_a_panic() {
+    replay::replay("weights", |bytes| {
+        _ = files::safetensors::Header::read(&mut &bytes[..], bytes.len() as u64);
+    });
 }
 
 #[test]
-fn the_corpus_is_parsed_without_a_panic() {
-    replay::replay("weights", parse);
+fn the_corpus_of_pickles_is_parsed_without_a_panic() {
+    replay::replay("pickle", files::fuzz::pickle);
+}
+
+#[test]
+fn the_corpus_of_archives_is_parsed_without_a_panic() {
+    replay::replay("zip", files::fuzz::zip);
 }

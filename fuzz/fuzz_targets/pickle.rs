@@ -1,0 +1,4 @@
+//! Pickles of all protocols, one after the other.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(init: fuzz::prepare(fuzz::PARSER), |bytes: &[u8]| files::fuzz::pickle(bytes));
