@@ -77,14 +77,15 @@ pub fn difference(
 
 /// Python that loads a backbone of this shape into timm, with what its images must be.
 pub fn timm_snippet(path: &str, config: &VitConfig, normalization: &Normalization) -> String {
-    let VitConfig { dim, depth, heads, mlp_dim, patch, image: (height, width), channels } = config;
+    let VitConfig { dim, depth, heads, mlp_dim, patch, image: (height, width), channels, extras } = config;
+    let scale = if extras.layer_scale { ", init_values=1e-5" } else { "" };
     let ratio = *mlp_dim as f64 / *dim as f64;
     let [(_, mean), (_, std)] = normalization.metadata();
     format!(
         "  from safetensors.torch import load_file\n  \
            from timm.models.vision_transformer import VisionTransformer\n  \
            network = VisionTransformer(img_size=({height}, {width}), patch_size={patch}, in_chans={channels}, num_classes=0,\n      \
-               embed_dim={dim}, depth={depth}, num_heads={heads}, mlp_ratio={ratio})\n  \
+               embed_dim={dim}, depth={depth}, num_heads={heads}, mlp_ratio={ratio}{scale})\n  \
            network.load_state_dict(load_file({path:?}))\n  \
            features = network.eval()(images)  # [n, {channels}, {height}, {width}], from 0 to 1, less {mean}, divided by {std}\n"
     )

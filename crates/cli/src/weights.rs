@@ -1,14 +1,14 @@
-//! Loads `W` of the command line: a run folder, a checkpoint or a safetensors file.
+//! Loads `W` of the command line: a run folder, a checkpoint, or a file or folder of another program.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use eval::{InputSpec, Normalization};
-use model::weights::{HeadsFrom, LoadOptions, LoadedVit, NetworkRole, WeightsError, WeightsFile};
+use model::weights::{HeadsFrom, LoadOptions, LoadedVit, NetworkRole, Packing, WeightsError, WeightsFile};
 use ssl::recipe::{self, Recipe};
 use ssl::setup::vit_config;
 use tensor::Device;
-use train::run::{BACKBONE_FILE, Checkpoint, Damage, RunReader, RunResult};
+use train::run::{BACKBONE_FILE, Checkpoint, Damage, RunReader, RunResult, is_run};
 
 use crate::args::NetworkArgs;
 use crate::description;
@@ -33,23 +33,22 @@ pub struct Weights {
 
 /// Loads `W`, and reports on standard error which tensors matched.
 pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights, CliError> {
-    let heads = asked.heads.map(|heads| heads as usize);
-    let weights = if path.is_dir() {
-        of_folder(path, heads, device)?
+    let weights = if is_run(path) {
+        of_folder(path, asked, device)?
     } else if let Some(run) = run_of_checkpoint(path) {
         // Verifies the checksum: a flipped bit would otherwise give wrong features without an error. So would the recipe of
         // this run with the weights of another one.
         let run = RunReader::open(&run)?;
         let checkpoint = run.checkpoint(path)?;
         let checkpoint = checkpoint.map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
-        of_checkpoint(checkpoint, &recipe::of_run(&run)?, heads, device)?
+        of_checkpoint(checkpoint, &recipe::of_run(&run)?, asked, device)?
     } else {
         refuse_damaged_backbone(path)?;
         of_file(path, asked, device)?
     };
     let report = &weights.loaded.report;
     // A checkpoint also holds the student, the heads and the optimiser's moments: not worth a list of left-overs.
-    let found = match path.is_dir() && report.missing.is_empty() {
+    let found = match is_run(path) && report.missing.is_empty() {
         true => format!("all {} tensors of the backbone ({})", report.matched, report.source()),
         false => report.to_string(),
     };
@@ -79,16 +78,16 @@ fn unseen_border((height, width): (usize, usize), patch: usize) -> Option<String
 }
 
 /// Loads the teacher of a run.
-fn of_folder(path: &Path, heads: Option<usize>, device: &Device) -> Result<Weights, CliError> {
+fn of_folder(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights, CliError> {
     let run = RunReader::open(path)?;
     let (recipe, file) = (recipe::of_run(&run)?, path.join(BACKBONE_FILE));
     // What it had learnt is in the weights that it has handed over, and no longer in its newest checkpoint.
     if let Some(step) = healthy_step(&run, &recipe) {
         output::note(&format!("this run collapsed; taking {}, of step {step}", text::shown(&file)));
-        return of_run(&file, None, &recipe, heads, device);
+        return of_run(&file, None, &recipe, asked, device);
     }
     match newest_checkpoint(&run) {
-        Ok(checkpoint) => of_checkpoint(checkpoint, &recipe, heads, device),
+        Ok(checkpoint) => of_checkpoint(checkpoint, &recipe, asked, device),
         // The last resort: the backbone that a finished run has exported, if it is what was written.
         Err(error) => {
             let result = run.result(recipe.total_steps());
@@ -98,7 +97,7 @@ fn of_folder(path: &Path, heads: Option<usize>, device: &Device) -> Result<Weigh
                 return Err(error);
             }
             output::note(&format!("no checkpoint of this run can be read; taking {}", text::shown(&file)));
-            of_run(&file, None, &recipe, heads, device)
+            of_run(&file, None, &recipe, asked, device)
         }
     }
 }
@@ -113,7 +112,7 @@ fn healthy_step(run: &RunReader, recipe: &Recipe) -> Option<u64> {
 fn of_checkpoint(
     checkpoint: Checkpoint,
     recipe: &Recipe,
-    heads: Option<usize>,
+    asked: &NetworkArgs,
     device: &Device,
 ) -> Result<Weights, CliError> {
     let path = checkpoint.path().to_owned();
@@ -123,7 +122,7 @@ fn of_checkpoint(
     }
     // It holds the whole file, which is five networks and more.
     drop(checkpoint);
-    of_run(&path, Some(NetworkRole::Teacher), recipe, heads, device)
+    of_run(&path, Some(asked.which.unwrap_or(NetworkRole::Teacher)), recipe, asked, device)
 }
 
 /// Loads the backbone from a file of a run: of this role, or the file's only one where no role is named.
@@ -131,14 +130,23 @@ fn of_run(
     file: &Path,
     role: Option<NetworkRole>,
     recipe: &Recipe,
-    heads: Option<usize>,
+    asked: &NetworkArgs,
     device: &Device,
 ) -> Result<Weights, CliError> {
     let config = vit_config(recipe)?;
-    if let Some(given) = heads.filter(|&given| given != config.heads) {
+    if role.is_none() && asked.which == Some(NetworkRole::Student) {
+        let (wanted, other) = (NetworkRole::Student, Some(NetworkRole::Teacher));
+        return Err(WeightsError::NoSuchNetwork { path: file.to_owned(), wanted, other }.into());
+    }
+    if let Some(given) = asked.heads.map(|heads| heads as usize).filter(|&given| given != config.heads) {
         return Err(WeightsError::OtherHeads { path: file.to_owned(), given, said: config.heads }.into());
     }
-    let options = LoadOptions { role, image: Some(config.image), heads: Some(config.heads) };
+    let options = LoadOptions {
+        role,
+        image: Some(config.image),
+        heads: Some(config.heads),
+        interpolation: Some(asked.positions.unwrap_or(config.extras.interpolation)),
+    };
     let loaded = WeightsFile::open(file)?.load_vit(&options, device)?;
     let said = description::of_recipe(recipe)?.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     let normalization = Normalization::usual(config.channels);
@@ -152,7 +160,8 @@ fn of_file(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights,
         return Err(CliError::FeaturesAsWeights { path: path.to_owned() });
     }
     let damage = |source| CliError::Checkpoint { path: path.to_owned(), source };
-    let (said, is_checkpoint) = match Checkpoint::read(path) {
+    let (said, is_checkpoint) = match Checkpoint::read(file.path()) {
+        _ if file.packing() != Packing::Safetensors => (file.metadata().clone(), false),
         Ok(checkpoint) => (description::of_checkpoint(checkpoint.state()).unwrap_or_default(), true),
         // A safetensors file that is no checkpoint.
         Err(Damage::Foreign(_)) => (file.metadata().clone(), false),
@@ -166,8 +175,12 @@ fn of_file(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights,
     if let (Some(given), Some(said)) = (heads, of_checkpoint.filter(|&said| Some(said) != heads)) {
         return Err(WeightsError::OtherHeads { path: path.to_owned(), given, said }.into());
     }
-    let mut options =
-        LoadOptions { image: input.map(|input| input.size), heads: heads.or(of_checkpoint), ..Default::default() };
+    let mut options = LoadOptions {
+        role: asked.which,
+        image: input.map(|input| input.size),
+        heads: heads.or(of_checkpoint),
+        interpolation: asked.positions,
+    };
     // Where nothing says which grid the positions are for, the size that is asked for may: nothing else is known.
     let is_unknown_grid = |error: &WeightsError| matches!(error, WeightsError::Grid { .. });
     if options.image.is_none() && file.vit_config(&options).is_err_and(|error| is_unknown_grid(&error)) {
@@ -184,7 +197,7 @@ fn of_file(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights,
         );
     }
     let input = input.unwrap_or(InputSpec::center(config.image));
-    Ok(Weights { loaded, input, normalization, path: path.to_owned(), said })
+    Ok(Weights { loaded, input, normalization, path: file.path().to_owned(), said })
 }
 
 /// An error for the backbone of a finished run that is not what the run wrote. Other files carry no checksum.

@@ -426,12 +426,14 @@ fn no_changed_byte_of_a_header_makes_loading_panic() {
 }
 
 #[test]
-fn what_is_no_safetensors_file_is_called_what_it_is() {
+fn what_is_no_file_of_weights_is_called_what_it_is() {
     let say = |bytes: &[u8]| open_error(bytes).to_string();
-    assert!(say(b"PK\x03\x04\x00\x00\x08\x08rest").contains("a PyTorch file"));
-    assert!(say(b"\x80\x02\x8a\x0al\xfc\x9cF\xf9").contains("a Python pickle"));
+    assert!(say(b"PK\x03\x04\x00\x00\x08\x08rest").contains("not a whole file of weights"));
+    assert!(say(b"\x80\x02\x8a\x0al\xfc\x9cF\xf9").contains("not a whole file of weights"));
+    assert!(say(b"\x80\x02K\x01.behind it").contains("a pickle, but none of PyTorch"));
+    assert!(say(b"GGUF\x03\x00\x00\x00").contains("a GGUF file"));
     let folder = tempfile::tempdir().unwrap();
     let open = |path: &Path| WeightsFile::open(path).unwrap_err();
-    assert!(matches!(open(folder.path()), WeightsError::NotAFile { .. }));
+    assert!(matches!(open(folder.path()), WeightsError::NoWeights { .. }));
     assert!(matches!(open(&folder.path().join("none")), WeightsError::Missing { .. }));
 }

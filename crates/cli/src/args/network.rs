@@ -5,14 +5,16 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use data::Orientation;
+use model::weights::{NetworkRole, POSITION_RULES};
+use tensor::ops::Interpolation;
 
 use super::{DeviceArgs, SOURCE, above_zero, orientation};
 
 /// `features`.
 #[derive(Debug, Args)]
 pub struct FeaturesArgs {
-    /// The network: the folder of a run (its newest checkpoint is taken), a checkpoint, or a safetensors file with DINO's
-    /// or timm's names
+    /// The network: the folder of a run (its newest checkpoint is taken), a checkpoint, a .pth or .safetensors file of DINO,
+    /// DINOv2, iBOT, MSN, timm or Hugging Face, or a folder of the last two
     #[arg(long, value_name = "W")]
     pub weights: PathBuf,
     /// The images
@@ -39,7 +41,8 @@ pub struct FeaturesArgs {
 pub const FEATURES_EXAMPLES: &str = "\
 Examples:
   dino-vmf features --weights runs/photos --data photos --out photos.safetensors
-  dino-vmf features --weights dino_vits16.safetensors --data photos --out photos.npy
+  dino-vmf features --weights dino_deitsmall16_pretrain.pth --data photos --out photos.npy
+  dino-vmf features --weights dinov2-small/ --data photos --out photos.safetensors    a folder of Hugging Face's
 
 An image is resized so that its short side is 256/224 of the image size, and its centre is cut out (torchvision's
 Resize(256, bicubic), CenterCrop(224)). Photographs are turned upright by their EXIF data, where those of the training
@@ -63,6 +66,23 @@ pub struct NetworkArgs {
     /// this program needs it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub heads: Option<u32>,
+    /// Which network of a training: the teacher, or the student [default: the teacher, or the only one]
+    #[arg(long, value_name = "teacher|student", value_parser = network_role)]
+    pub which: Option<NetworkRole>,
+    /// How positions are interpolated for images of another size [default: as in the program that the file comes from; a
+    /// file of timm without a classifier looks like one of DINO]
+    #[arg(long, value_name = "dino|plain|antialiased", value_parser = position_rule)]
+    pub positions: Option<Interpolation>,
+}
+
+fn network_role(name: &str) -> Result<NetworkRole, String> {
+    let roles = [NetworkRole::Teacher, NetworkRole::Student];
+    roles.into_iter().find(|role| role.to_string() == name).ok_or_else(|| "it is one of teacher, student".to_owned())
+}
+
+fn position_rule(name: &str) -> Result<Interpolation, String> {
+    let known = POSITION_RULES.iter().find(|(rule, _)| *rule == name);
+    known.map(|(_, rule)| *rule).ok_or_else(|| "it is one of dino, plain, antialiased".to_owned())
 }
 
 /// What a network sees of an image, and how many images at once.
@@ -113,8 +133,8 @@ pub enum SplitArg {
 /// `eval knn`.
 #[derive(Debug, Args)]
 pub struct KnnArgs {
-    /// The network: the folder of a run (its newest checkpoint is taken), a checkpoint, or a safetensors file with DINO's
-    /// or timm's names
+    /// The network: the folder of a run (its newest checkpoint is taken), a checkpoint, a .pth or .safetensors file of DINO,
+    /// DINOv2, iBOT, MSN, timm or Hugging Face, or a folder of the last two
     #[arg(long, value_name = "W")]
     pub weights: PathBuf,
     /// The labelled images
@@ -156,7 +176,7 @@ compared in f32, on the host.";
 /// `inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// A run folder, a checkpoint or a safetensors file
+    /// A run folder, a checkpoint, a .pth or .safetensors file, or a folder of Hugging Face's or timm's
     #[arg(value_name = "W")]
     pub weights: PathBuf,
     /// Print it as one JSON object

@@ -1,4 +1,4 @@
-//! A safetensors file as `inspect` tells of it: weights, a checkpoint or features.
+//! A file as `inspect` tells of it: weights, a checkpoint or features.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use eval::{InputSpec, Normalization};
 use model::VitConfig;
-use model::weights::{HeadsFrom, LoadOptions, LoadReport, WeightsError, WeightsFile};
+use model::weights::{HeadsFrom, KeyLayout, LoadOptions, LoadReport, Packing, WeightsError, WeightsFile};
 use serde_json::{Value, json};
 use train::run::{Checkpoint, Damage};
 
@@ -45,7 +45,8 @@ impl FileAccount {
         if file.metadata().get("format").is_some_and(|format| format == eval::FEATURES_FORMAT) {
             return Ok(Self { file, content: Content::Features });
         }
-        let (checkpoint, said) = match Checkpoint::read(path) {
+        let (checkpoint, said) = match Checkpoint::read(file.path()) {
+            _ if file.packing() != Packing::Safetensors => (None, file.metadata().clone()),
             Ok(checkpoint) => {
                 let said = description::of_checkpoint(checkpoint.state()).unwrap_or_default();
                 (Some((checkpoint.step(), checkpoint.run().map(str::to_owned))), said)
@@ -73,7 +74,9 @@ impl FileAccount {
 
     /// How to load a backbone elsewhere; in a checkpoint the tensors have other names.
     fn in_python(&self, config: &VitConfig, report: &LoadReport, said: &BTreeMap<String, String>) -> Option<String> {
-        if report.role.is_some() || !report.left_over.is_empty() {
+        let is_of_timm = matches!(report.layout, KeyLayout::Dino | KeyLayout::Timm) && config.extras.registers == 0;
+        let is_loaded_so = self.file.packing() == Packing::Safetensors && is_of_timm;
+        if report.role.is_some() || !report.left_over.is_empty() || !is_loaded_so {
             return None;
         }
         let normalization = Normalization::from_metadata(said, config.channels).ok().flatten();
@@ -117,6 +120,7 @@ impl FileAccount {
         let mut object = json!({
             "path": text::shown(self.file.path()).to_string(),
             "bytes": self.file.file_bytes(),
+            "packing": self.file.packing().to_string(),
             "tensors": tensors,
             "metadata": self.file.metadata(),
         });
@@ -134,7 +138,8 @@ impl FileAccount {
             object["backbone"] = match &**backbone {
                 Backbone::Complete { config: c, .. } => json!({
                     "complete": true, "width": c.dim, "blocks": c.depth, "heads": c.heads, "patch_size": c.patch,
-                    "image_size": [c.image.0, c.image.1], "channels": c.channels, "problem": null,
+                    "image_size": [c.image.0, c.image.1], "channels": c.channels, "registers": c.extras.registers,
+                    "layer_scale": c.extras.layer_scale, "problem": null,
                 }),
                 Backbone::Not { problem } => json!({ "complete": false, "problem": problem }),
             };

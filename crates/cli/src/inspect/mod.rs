@@ -6,6 +6,7 @@ mod run;
 
 use model::VitConfig;
 use text::count;
+use train::run::is_run;
 
 use crate::args::InspectArgs;
 use crate::error::CliError;
@@ -16,7 +17,7 @@ use run::RunAccount;
 /// Prints what is there.
 pub fn run(args: &InspectArgs) -> Result<(), CliError> {
     let path = &args.weights;
-    let told = if path.is_dir() {
+    let told = if is_run(path) {
         let account = RunAccount::of(path)?;
         if args.json {
             return output::json(&account.json());
@@ -33,10 +34,14 @@ pub fn run(args: &InspectArgs) -> Result<(), CliError> {
 }
 
 fn network(config: &VitConfig) -> String {
-    let VitConfig { dim, depth, heads, patch, image: (height, width), channels, .. } = config;
+    let VitConfig { dim, depth, heads, patch, image: (height, width), channels, extras, .. } = config;
     let (blocks, heads) = (count(*depth, "block"), count(*heads, "head"));
-    format!(
-        "ViT of width {dim}, {blocks}, {heads}, patches of {patch} pixels, for images of {height}x{width} \
-         with {channels} channels"
-    )
+    let mut parts = vec![format!("ViT of width {dim}"), blocks, heads];
+    if extras.registers > 0 {
+        parts.push(count(extras.registers, "register token"));
+    }
+    if extras.layer_scale {
+        parts.push("LayerScale".to_owned());
+    }
+    format!("{}, patches of {patch} pixels, for images of {height}x{width} with {channels} channels", parts.join(", "))
 }

@@ -53,7 +53,8 @@ pub(super) fn open(path: &Path, mut file: File, length: u64) -> Result<WeightsFi
         let start = at + 8;
         // Without the size of its elements, what follows cannot be found.
         let size = sizes.get(key.as_str());
-        let size = size.ok_or_else(|| damaged(path, format!("nothing says what storage {} holds", text::excerpt(key))))?;
+        let size =
+            size.ok_or_else(|| damaged(path, format!("nothing says what storage {} holds", text::excerpt(key))))?;
         let end = u64::from_le_bytes(count).checked_mul(*size).and_then(|bytes| bytes.checked_add(start));
         let end = end.filter(|&end| end <= length);
         at = end.ok_or_else(|| damaged(path, format!("storage {} reaches beyond its end", text::excerpt(key))))?;

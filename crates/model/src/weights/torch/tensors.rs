@@ -1,5 +1,6 @@
 //! The tensors that a pickle describes, under the names that they have through its dicts.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use files::pickle::{NodeId, Pickle};
@@ -51,9 +52,12 @@ pub(super) fn describe(pickle: &Pickle) -> Result<Vec<Described>, String> {
             return Err("its pickle holds more than any checkpoint does".to_owned());
         }
         if let Some(tensor) = tensor(pickle, id, &name)? {
-            match places.get(&tensor.name) {
-                Some(&place) => found[place] = tensor,
-                None => _ = places.insert(tensor.name.clone(), found.len()).or(Some(0)).map(|_| found.push(tensor)),
+            match places.entry(tensor.name.clone()) {
+                Entry::Occupied(place) => found[*place.get()] = tensor,
+                Entry::Vacant(place) => {
+                    place.insert(found.len());
+                    found.push(tensor);
+                }
             }
             continue;
         }
@@ -107,12 +111,7 @@ fn tensor(pickle: &Pickle, mut id: NodeId, name: &str) -> Result<Option<Describe
 }
 
 /// The tensor that one of PyTorch's functions would make.
-fn rebuild(
-    pickle: &Pickle,
-    function: &str,
-    arguments: &[NodeId],
-    name: &str,
-) -> Result<Option<Described>, String> {
+fn rebuild(pickle: &Pickle, function: &str, arguments: &[NodeId], name: &str) -> Result<Option<Described>, String> {
     if !matches!(function, "_rebuild_tensor" | "_rebuild_tensor_v2" | "_rebuild_tensor_v3") {
         return Ok(None);
     }

@@ -10,8 +10,8 @@ use files::zip::{Archive, Entry};
 
 use super::super::error::WeightsError;
 use super::super::file::{Packing, WeightsFile};
-use super::tensors::{self, Stored};
 use super::damaged;
+use super::tensors::{self, Stored};
 
 const PICKLE: &str = "data.pkl";
 
@@ -36,7 +36,10 @@ pub(super) fn open(path: &Path, mut file: File, length: u64) -> Result<WeightsFi
         file.seek(SeekFrom::Start(order.bytes.start)).map_err(io)?;
         (&mut file).take(16.min(order.bytes.end - order.bytes.start)).read_to_string(&mut said).map_err(io)?;
         if said.trim() != "little" {
-            return Err(damaged(path, format!("its numbers are {}-endian, which is not read", text::excerpt(said.trim()))));
+            return Err(damaged(
+                path,
+                format!("its numbers are {}-endian, which is not read", text::excerpt(said.trim())),
+            ));
         }
     }
     let Some((described, size)) = described else { return Err(damaged(path, "it has no data.pkl")) };
