@@ -3,7 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use files::pickle::{NodeId, Pickle};
+use files::pickle::{Node, NodeId, Pickle};
 
 use super::super::file::{Place, TensorInfo};
 use super::storage::{Kind, StorageId, key_text};
@@ -11,7 +11,7 @@ use super::storage::{Kind, StorageId, key_text};
 /// How deep dicts may be nested; in checkpoints they are a handful.
 const MAX_DEPTH: usize = 32;
 
-/// How many objects are looked at. One that several others hold is looked at for each of them.
+/// How many objects that hold others are looked at. One that several others hold is looked at for each of them.
 const MAX_VISITS: usize = 1 << 20;
 
 /// Bytes that all names may have together.
@@ -42,49 +42,72 @@ pub(super) struct Stored {
 pub(super) fn describe(pickle: &Pickle) -> Result<Vec<Described>, String> {
     let mut found: Vec<Described> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    // What is still to be looked at, the next one last.
-    let mut open = vec![(pickle.root(), String::new(), 0)];
-    let (mut visits, mut names) = (0, 0);
-    while let Some((id, name, depth)) = open.pop() {
-        visits += 1;
-        names += name.len();
-        if visits > MAX_VISITS || names > MAX_NAMES || depth > MAX_DEPTH {
-            return Err("its pickle holds more than any checkpoint does".to_owned());
-        }
-        if let Some(tensor) = tensor(pickle, id, &name)? {
-            match places.entry(tensor.name.clone()) {
-                Entry::Occupied(place) => found[*place.get()] = tensor,
-                Entry::Vacant(place) => {
-                    place.insert(found.len());
-                    found.push(tensor);
-                }
-            }
+    let mut walk = Walk { pickle, open: vec![(pickle.root(), String::new(), 0)], pushed: 0, names: 0 };
+    while let Some((id, name, depth)) = walk.open.pop() {
+        let Some(tensor) = tensor(pickle, id, &name)? else {
+            walk.open_inside(id, &name, depth)?;
             continue;
+        };
+        match places.entry(tensor.name.clone()) {
+            Entry::Occupied(place) => found[*place.get()] = tensor,
+            Entry::Vacant(place) => {
+                place.insert(found.len());
+                found.push(tensor);
+            }
         }
-        let children = children(pickle, id, &name);
-        open.extend(children.into_iter().rev().map(|(id, name)| (id, name, depth + 1)));
     }
     Ok(found)
 }
 
-/// What an object holds, and the names of it: the values of a dict, the elements of a list, the attributes of an object.
-fn children(pickle: &Pickle, id: NodeId, name: &str) -> Vec<(NodeId, String)> {
-    let join = |part: &str| match name {
-        "" => part.to_owned(),
-        name => format!("{name}.{part}"),
-    };
-    if let Some(items) = pickle.items(id) {
-        return items.iter().enumerate().map(|(i, &item)| (item, join(&i.to_string()))).collect();
+/// A walk through the objects of a pickle, which may hold each other in circles and by many ways.
+struct Walk<'a> {
+    pickle: &'a Pickle,
+    /// What is still to be looked at, its name and how deep it lies; the next one last.
+    open: Vec<(NodeId, String, usize)>,
+    pushed: usize,
+    names: usize,
+}
+
+impl Walk<'_> {
+    /// Opens what an object holds: the values of a dict, the elements of a list, the attributes of an object.
+    fn open_inside(&mut self, id: NodeId, name: &str, depth: usize) -> Result<(), String> {
+        let (pickle, first) = (self.pickle, self.open.len());
+        if let Some(items) = pickle.items(id) {
+            for (i, &item) in items.iter().enumerate() {
+                self.push(item, || join(name, &i.to_string()), depth)?;
+            }
+        } else {
+            let holder = pickle.pairs(id).map(|_| id).or_else(|| pickle.state(id));
+            let pairs = holder.and_then(|holder| pickle.pairs(holder));
+            for (key, value) in pairs.iter().flat_map(|pairs| pairs.iter()) {
+                let Some(key) = key_text(pickle, *key) else { continue };
+                let adds_nothing = MODULE.contains(&key.as_str());
+                self.push(*value, || if adds_nothing { name.to_owned() } else { join(name, &key) }, depth)?;
+            }
+        }
+        self.open[first..].reverse();
+        Ok(())
     }
-    let holder = pickle.pairs(id).map(|_| id).or_else(|| pickle.state(id));
-    let pairs = holder.and_then(|holder| pickle.pairs(holder));
-    let is_module = holder != Some(id) || MODULE.contains(&name.rsplit('.').next().unwrap_or_default());
-    let named = |(key, value): &(NodeId, NodeId)| {
-        let key = key_text(pickle, *key)?;
-        let adds_nothing = is_module && MODULE.contains(&key.as_str());
-        Some((*value, if adds_nothing { name.to_owned() } else { join(&key) }))
-    };
-    pairs.iter().flat_map(|pairs| pairs.iter()).filter_map(named).collect()
+
+    fn push(&mut self, id: NodeId, name: impl FnOnce() -> String, depth: usize) -> Result<(), String> {
+        let holds_something =
+            matches!(self.pickle.node(id), Node::Dict(_) | Node::List(_) | Node::Tuple(_) | Node::Call(_));
+        if !holds_something {
+            return Ok(());
+        }
+        let name = name();
+        self.pushed += 1;
+        self.names += name.len();
+        if self.pushed > MAX_VISITS || self.names > MAX_NAMES || depth >= MAX_DEPTH {
+            return Err("its pickle holds more than any checkpoint does".to_owned());
+        }
+        self.open.push((id, name, depth + 1));
+        Ok(())
+    }
+}
+
+fn join(name: &str, part: &str) -> String {
+    if name.is_empty() { part.to_owned() } else { format!("{name}.{part}") }
 }
 
 /// The tensor that an object is; none where it is something else, or of a kind that holds no weights.
