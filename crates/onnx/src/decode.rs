@@ -307,7 +307,11 @@ mod tests {
         for bytes in [&[0x08, 3, 0x08, 0x80, 0x02][..], &[0x0a, 3, 3, 0x80, 0x02]] {
             let mut found = Vec::new();
             for field in all(bytes).unwrap() {
-                field.ints(|value| Ok(found.push(value))).unwrap();
+                let push = |value| {
+                    found.push(value);
+                    Ok(())
+                };
+                field.ints(push).unwrap();
             }
             assert_eq!(found, [3, 256]);
         }

@@ -140,3 +140,22 @@ fn operator(name: &str) -> Option<&'static Operator> {
     let tables = [elementwise::OPERATORS, product::OPERATORS, reduce::OPERATORS, shapes::OPERATORS];
     tables.into_iter().flatten().find(|operator| operator.name == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_operator_has_been_compared_with_onnxruntime() {
+        let mut compared = BTreeSet::new();
+        for name in ["elementwise", "shapes", "reductions", "products"] {
+            let path = format!("{}/tests/fixtures/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
+            let bytes = std::fs::read(path).unwrap();
+            compared.extend(crate::read(&bytes).unwrap().graph.nodes.into_iter().map(|node| node.op));
+        }
+        let tables = [elementwise::OPERATORS, product::OPERATORS, reduce::OPERATORS, shapes::OPERATORS];
+        let known: BTreeSet<String> = tables.into_iter().flatten().map(|operator| operator.name.to_owned()).collect();
+        assert_eq!(compared, known);
+    }
+}
