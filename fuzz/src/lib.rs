@@ -1,5 +1,7 @@
 //! What all fuzz targets share: a limit on memory, and which panics count.
 
+pub mod onnx;
+
 use cap::Cap;
 use std::alloc::System;
 use std::panic;
