@@ -41,6 +41,15 @@ fn of_network(config: &VitConfig, input: InputSpec, normalization: &Normalizatio
     shape.chain(seen.clone()).chain(normalization.metadata()).chain([version]).collect()
 }
 
+/// Of a network that goes out.
+pub fn of_export(weights: &Weights) -> Description {
+    let mut said = of_network(weights.loaded.vit.config(), weights.input, &weights.normalization);
+    for key in [METHOD, PROTOTYPES] {
+        said.extend(weights.said.get(key).map(|value| (key, value.clone())));
+    }
+    said
+}
+
 /// Of the network that features were computed with, for this input. Its weights are told by a hash: features that were
 /// computed with an older state of a run can be told from new ones.
 pub fn of_features(weights: &Weights, input: InputSpec, precision: &str) -> Description {

@@ -30,6 +30,9 @@ pub enum CliError {
         /// What is wrong with it.
         what: String,
     },
+    /// An export.
+    #[error(transparent)]
+    Export(#[from] crate::export::ExportError),
     /// A recipe for a time.
     #[error(transparent)]
     Budget(#[from] ssl::recipe::BudgetError<ssl::pretraining::PretrainError>),

@@ -11,6 +11,7 @@ mod device;
 mod doctor;
 mod error;
 mod eval;
+mod export;
 mod features;
 mod images;
 mod inspect;
@@ -76,6 +77,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Views(args) => views::run(args)?,
         Command::Features(args) => features::run(args)?,
         Command::Eval(EvalCommand::Knn(args)) => eval::knn(args)?,
+        Command::Export(args) => export::run(args)?,
         Command::Inspect(args) => inspect::run(args)?,
         Command::Study(args) => return study::run(args),
         Command::Bench(BenchCommand::Step(args)) => bench::step::run(args)?,

@@ -2,11 +2,13 @@
 //! documentation that most people read.
 
 mod bench;
+mod export;
 mod network;
 mod recipe;
 mod study;
 
 pub use bench::{BenchDataArgs, BenchStepArgs};
+pub use export::{ExportArgs, TargetArg};
 pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, KnnArgs, NetworkArgs, PrecisionArg, SplitArg};
 pub use recipe::{PretrainArgs, RecipeArgs, RecipeFlags, ViewsArgs};
 pub use study::StudyArgs;
@@ -53,6 +55,9 @@ pub enum Command {
     /// Measure how good features are
     #[command(subcommand)]
     Eval(EvalCommand),
+    /// Write a network for timm, Hugging Face's transformers, ONNX or DINO
+    #[command(allow_negative_numbers = true, after_help = export::EXAMPLES)]
+    Export(ExportArgs),
     /// Say what a weights file or a run holds
     #[command(allow_negative_numbers = true, after_help = network::INSPECT_EXAMPLES)]
     Inspect(InspectArgs),
@@ -151,6 +156,8 @@ mod tests {
              --device cpu --seed 3",
             "features --weights w --data d --out f.npy --split all --precision bf16 --force",
             "eval knn --weights w --data d --k 10,20 --split all --precision f32 --json",
+            "export --weights w --to dino --out f --heads",
+            "export --weights w --to onnx --out f.onnx --which student --image-size 40x80 --force",
             "inspect w",
             "inspect w --json",
             "bench step --arch vit_tiny --patch-size 16 --batch-size 8 --local-crops 6 --out-dim 4096 --steps 5 \

@@ -75,12 +75,12 @@ pub struct NetworkArgs {
     pub positions: Option<Interpolation>,
 }
 
-fn network_role(name: &str) -> Result<NetworkRole, String> {
+pub(super) fn network_role(name: &str) -> Result<NetworkRole, String> {
     let roles = [NetworkRole::Teacher, NetworkRole::Student];
     roles.into_iter().find(|role| role.to_string() == name).ok_or_else(|| "it is one of teacher, student".to_owned())
 }
 
-fn position_rule(name: &str) -> Result<Interpolation, String> {
+pub(super) fn position_rule(name: &str) -> Result<Interpolation, String> {
     let known = POSITION_RULES.iter().find(|(rule, _)| *rule == name);
     known.map(|(_, rule)| *rule).ok_or_else(|| "it is one of dino, plain, antialiased".to_owned())
 }

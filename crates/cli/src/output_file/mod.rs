@@ -116,6 +116,10 @@ pub enum Kind {
     Features,
     /// A picture.
     Png,
+    /// Weights in a safetensors file, as an export writes them.
+    Weights,
+    /// An ONNX file of this program.
+    Onnx,
 }
 
 impl Kind {
@@ -124,6 +128,8 @@ impl Kind {
             Kind::Npy => ".npy file of NumPy",
             Kind::Features => "safetensors file of features",
             Kind::Png => "PNG picture",
+            Kind::Weights => "safetensors file of an export",
+            Kind::Onnx => "ONNX file of an export",
         }
     }
 
@@ -135,9 +141,38 @@ impl Kind {
             || match self {
                 Kind::Npy => start.starts_with(b"\x93NUMPY"),
                 Kind::Png => start == b"\x89PNG\r\n\x1a\n",
+                Kind::Weights => WeightsFile::open(path).is_ok_and(|file| is_export(&file)),
+                // The first field says the version of the format, the next who wrote it.
+                Kind::Onnx => is_onnx_of_ours(path)?,
                 Kind::Features => WeightsFile::open(path)
                     .is_ok_and(|file| file.metadata().get("format").is_some_and(|f| f == eval::FEATURES_FORMAT)),
             })
+    }
+}
+
+/// Whether an export has written this file: our metadata, and neither a checkpoint nor features.
+fn is_export(file: &WeightsFile) -> bool {
+    let said = |key: &str| file.metadata().get(key).map(String::as_str);
+    said("format") == Some("pt") && said("program_version").is_some_and(|version| version.starts_with("dino-vmf "))
+}
+
+/// Whether an export has written this ONNX file: its producer stands at the beginning.
+fn is_onnx_of_ours(path: &Path) -> io::Result<bool> {
+    let mut start = Vec::new();
+    File::open(path)?.take(64).read_to_end(&mut start)?;
+    Ok(start.first() == Some(&0x08) && start.windows(8).any(|window| window == b"dino-vmf"))
+}
+
+/// An error if `out`, a folder to be written, lies in a run or is, or is in, an input of the command.
+pub fn check_new_folder(out: &Path, inputs: &[Input]) -> Result<(), OutputFileError> {
+    let path = out.to_owned();
+    let Some(place) = place_of(out) else { return Err(OutputFileError::NoFolder { path }) };
+    if let Some(run) = run_of(&place) {
+        return Err(OutputFileError::InsideRun { path, run });
+    }
+    match inputs.iter().find(|input| input.holds(&place)) {
+        Some(input) => Err(OutputFileError::IsInput { path, flag: input.flag, given: input.given.clone() }),
+        None => Ok(()),
     }
 }
 

@@ -11,17 +11,19 @@
 //! - `matching`: which tensors of the file are the backbone's, and `origin`: how its parameters are made of them.
 //! - `infer`: the network that the shapes describe.
 //! - `described`: what a file says of its network, which shapes do not tell.
-//! - `save`: a backbone as a file.
+//! - `save`: a backbone as a file, and `outgoing`: under the names of other programs.
 
 mod configuration;
 mod described;
 mod dialects;
 mod error;
 mod file;
+mod heads;
 mod infer;
 mod matching;
 mod names;
 mod origin;
+mod outgoing;
 mod report;
 mod save;
 mod shards;
@@ -40,6 +42,7 @@ pub use described::{ARCHITECTURE, HeadsFrom, POSITION_RULES, describe};
 pub use error::WeightsError;
 pub use file::{Packing, TensorInfo, WeightsFile};
 pub use names::{KeyLayout, NetworkRole};
+pub use outgoing::{HuggingFaceModel, OutLayout, Outgoing};
 pub use report::{LoadReport, Summary, TensorGroup};
 pub use save::to_safetensors;
 pub use values::{Element, Values};

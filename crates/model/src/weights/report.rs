@@ -9,6 +9,7 @@ use super::described::HeadsFrom;
 use super::file::{TensorInfo, WeightsFile};
 use super::names::{KeyLayout, NetworkRole, lead};
 use super::values::Element;
+use crate::Layout;
 
 /// How the names in a file match those of a backbone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,13 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
+    /// Of a network that comes from no file.
+    pub fn of_own(layout: &Layout) -> Self {
+        let matched = layout.specs().len();
+        let (missing, left_over) = (Vec::new(), Vec::new());
+        Self { matched, missing, left_over, layout: KeyLayout::Dino, role: None, heads_from: None }
+    }
+
     /// `DINO layout`, or `dino-vmf checkpoint, teacher`.
     pub fn source(&self) -> String {
         match self.role {

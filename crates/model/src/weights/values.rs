@@ -34,6 +34,11 @@ impl Element {
 }
 
 impl Element {
+    /// Whether these are numbers that weights may be.
+    pub fn is_float(&self) -> bool {
+        self.size().is_some()
+    }
+
     /// Bytes of one element; none of a type that is no weight.
     pub(super) fn size(&self) -> Option<usize> {
         match self {
@@ -78,6 +83,14 @@ impl Values {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// In single precision, rounded where they are in double.
+    pub fn into_f32(self) -> Vec<f32> {
+        match self {
+            Values::F32(values) => values,
+            Values::F64(values) => values.into_iter().map(|value| value as f32).collect(),
+        }
     }
 
     fn into_f64(self) -> Vec<f64> {

@@ -1,0 +1,223 @@
+//! `export`: a network's weights in the form that other programs read.
+//!
+//! What is written is read back from where it was written and compared with the network it came from; only then it takes the
+//! place that was asked for.
+
+mod graph;
+mod hugging_face;
+mod mixture;
+mod place;
+mod timm;
+mod verify;
+
+use std::path::Path;
+
+use model::weights::{HuggingFaceModel, OutLayout, WeightsFile};
+use tensor::{CpuOptions, Device};
+
+use crate::args::{ExportArgs, TargetArg};
+use crate::description::{self, Description};
+use crate::device::threads_of_environment;
+use crate::error::CliError;
+use crate::output;
+use crate::output_file::{self, Input, Kind};
+use crate::weights::{self, Weights};
+use place::Folder;
+
+/// Why an export failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// A head where none can go.
+    #[error(
+        "timm's and Hugging Face's networks have no place for a projection head; leave --heads out, or use --to dino"
+    )]
+    NoPlaceForHeads,
+    /// A size where weights serve all.
+    #[error(
+        "--image-size applies to --to onnx alone: the other formats hold the learnt positions, and their programs interpolate \
+         them"
+    )]
+    Size,
+    /// The density was asked for and is not to be had.
+    #[error("the outputs kappa and log_density cannot be given: {why}. Leave --heads out")]
+    NoDensity {
+        /// Why not.
+        why: &'static str,
+    },
+    /// The head is not in the file.
+    #[error("{path}: holds no projection head; leave --heads out, or give the run or the full checkpoint")]
+    NoHead {
+        /// The file.
+        path: String,
+    },
+    /// A network that a target has no place for.
+    #[error("{what}; --to {instead} has a place for it")]
+    Unsupported {
+        /// What it is.
+        what: String,
+        /// What to use instead.
+        instead: &'static str,
+    },
+    /// The folder that is to be written.
+    #[error("{path}: {what}")]
+    Folder {
+        /// The folder.
+        path: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The file says something else than the network.
+    #[error("{path}: {what}: this is a fault of the program, and nothing was written; please report it")]
+    Different {
+        /// What was written.
+        path: String,
+        /// In what it differs.
+        what: String,
+    },
+    /// The graph could not be built.
+    #[error(transparent)]
+    Graph(#[from] onnx::vit::BuildError),
+    /// Nor written.
+    #[error(transparent)]
+    GraphFile(#[from] onnx::WriteError),
+    /// A safetensors file could not be written.
+    #[error(transparent)]
+    Weights(#[from] files::safetensors::WriteError),
+    /// The file system refused.
+    #[error("{path}: cannot be written: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What it said.
+        source: std::io::Error,
+    },
+}
+
+/// Writes the network.
+pub fn run(args: &ExportArgs) -> Result<(), CliError> {
+    if args.heads && matches!(args.to, TargetArg::Timm | TargetArg::Hf) {
+        return Err(ExportError::NoPlaceForHeads.into());
+    }
+    if args.image_size.is_some() && args.to != TargetArg::Onnx {
+        return Err(ExportError::Size.into());
+    }
+    let inputs = [Input::file("--weights", &args.weights)];
+    match args.to {
+        TargetArg::Dino => {
+            let out = output_file::check(&args.out, Kind::Weights, args.force, &inputs)?;
+            dino(args, &load(args)?, &out)
+        }
+        TargetArg::Onnx => {
+            let out = output_file::check(&args.out, Kind::Onnx, args.force, &inputs)?;
+            graph::write(args, &load(args)?, &out)
+        }
+        TargetArg::Timm => {
+            let folder = Folder::check(&args.out, &timm::FILES, args.force, &inputs)?;
+            let weights = load(args)?;
+            let config = timm::config(&weights);
+            into_folder(args, &weights, folder, OutLayout::Timm, vec![("config.json", config)], &timm::usage(&args.out))
+        }
+        TargetArg::Hf => {
+            let folder = Folder::check(&args.out, &hugging_face::FILES, args.force, &inputs)?;
+            let weights = load(args)?;
+            let model = HuggingFaceModel::of(weights.loaded.vit.config());
+            let configs = vec![
+                ("config.json", hugging_face::config(&weights, model)?),
+                ("preprocessor_config.json", hugging_face::preprocessor(&weights)),
+            ];
+            let usage = hugging_face::usage(&args.out, model);
+            into_folder(args, &weights, folder, OutLayout::HuggingFace(model), configs, &usage)
+        }
+    }
+}
+
+fn load(args: &ExportArgs) -> Result<Weights, CliError> {
+    // One image is compared: not worth a GPU.
+    let device = Device::cpu(CpuOptions { threads: threads_of_environment()?, ..Default::default() })?;
+    let mut weights = weights::load(&args.weights, &args.network(), &device)?;
+    weights.input = weights.input.with_size(args.image_size);
+    Ok(weights)
+}
+
+/// What the files say of the network in their metadata.
+fn said(weights: &Weights) -> Description {
+    description::of_export(weights)
+}
+
+/// One safetensors file in DINO's names.
+fn dino(args: &ExportArgs, weights: &Weights, out: &Path) -> Result<(), CliError> {
+    let bytes = if args.heads {
+        with_heads(weights)?
+    } else {
+        let mut bytes = Vec::new();
+        let written = weights.loaded.write_outgoing(OutLayout::Dino, said(weights), &mut |w| w.write_to(&mut bytes));
+        written.map_err(ExportError::from)?;
+        bytes
+    };
+    let failed = |source| ExportError::Io { path: text::shown(out).into_owned(), source };
+    let (file, unfinished) = files::create_unfinished(out).map_err(failed)?;
+    let checked = std::fs::write(&unfinished, &bytes)
+        .map_err(|source| CliError::from(failed(source)))
+        .and_then(|()| verify::weights(&unfinished, weights));
+    let placed = checked.and_then(|()| std::fs::rename(&unfinished, out).map_err(|source| failed(source).into()));
+    drop(file);
+    if placed.is_err() {
+        _ = files::remove_if_there(&unfinished);
+    }
+    placed?;
+    files::sync_folder_of(out).map_err(failed)?;
+    output::result(&format!("{}: {} bytes, read back and equal bit for bit", text::shown(&args.out), bytes.len()))
+}
+
+/// The file of a backbone and its head: `backbone.` and `head.` before the names, as in DINO's checkpoints.
+fn with_heads(weights: &Weights) -> Result<Vec<u8>, CliError> {
+    use files::safetensors::{Content, Dtype, TensorToWrite, Writer};
+    let mut file = WeightsFile::open(&weights.path)?;
+    let head = file.head(weights.loaded.report.role);
+    if head.is_empty() {
+        return Err(ExportError::NoHead { path: text::shown(&weights.path).into_owned() }.into());
+    }
+    let mut tensors: Vec<(String, Vec<usize>, Vec<f32>)> = Vec::new();
+    for tensor in weights.loaded.outgoing(OutLayout::Dino) {
+        tensors.push((format!("backbone.{}", tensor.name), tensor.shape.clone(), tensor.values()));
+    }
+    for (name, tensor) in head.into_iter().filter(|(_, tensor)| tensor.element.is_float()) {
+        let values = file.read(&tensor)?.into_f32();
+        tensors.push((format!("head.{name}"), tensor.shape, values));
+    }
+    let to_write = tensors.iter().map(|(name, shape, values)| TensorToWrite {
+        name,
+        dtype: Dtype::F32,
+        shape,
+        content: Content::stream(|out| values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))),
+    });
+    let format = ("format", "pt".to_owned());
+    let writer = Writer::new(to_write.collect(), [format].into_iter().chain(said(weights)));
+    Ok(writer.and_then(|writer| writer.to_bytes()).map_err(ExportError::from)?)
+}
+
+/// A folder with weights and configurations.
+fn into_folder(
+    args: &ExportArgs,
+    weights: &Weights,
+    folder: Folder,
+    layout: OutLayout,
+    configs: Vec<(&'static str, serde_json::Value)>,
+    usage: &str,
+) -> Result<(), CliError> {
+    let place = folder.begin()?;
+    for (name, config) in configs {
+        place.write(name, &|out| {
+            serde_json::to_writer_pretty(&mut *out, &config)?;
+            out.write_all(b"\n")
+        })?;
+    }
+    // Only what PyTorch's readers look for: the configuration says the rest.
+    let file = place.path("model.safetensors");
+    let written =
+        weights.loaded.write_outgoing(layout, [], &mut |writer| files::replace(&file, |out| writer.write_to(out)));
+    written.map_err(ExportError::from)?;
+    verify::weights(&place.root(), weights)?;
+    place.finish()?;
+    output::result(&format!("{}: read back and equal bit for bit. In Python:\n{usage}", text::shown(&args.out)))
+}

@@ -1,0 +1,63 @@
+//! timm's folder: `model.safetensors` and `config.json`, as `timm.create_model("local-dir:FOLDER")` reads it.
+
+use std::path::Path;
+
+use model::VitConfig;
+use serde_json::{Value, json};
+
+use crate::weights::Weights;
+
+/// What the folder holds.
+pub const FILES: [&str; 2] = ["model.safetensors", "config.json"];
+
+/// Its configuration. The architecture names a function of timm, and the arguments say all that makes the network: so it
+/// need not be one of those that timm has a name for.
+pub fn config(weights: &Weights) -> Value {
+    let VitConfig { dim, depth, heads, mlp_dim, patch, image: (height, width), channels, extras } =
+        weights.loaded.vit.config();
+    let mut arguments = json!({
+        "img_size": [height, width], "patch_size": patch, "in_chans": channels, "embed_dim": dim, "depth": depth,
+        "num_heads": heads, "mlp_ratio": *mlp_dim as f64 / *dim as f64, "num_classes": 0,
+    });
+    if extras.registers > 0 {
+        arguments["reg_tokens"] = json!(extras.registers);
+    }
+    if extras.layer_scale {
+        arguments["init_values"] = json!(1e-5);
+    }
+    let normalization = &weights.normalization;
+    let (seen_height, seen_width) = weights.input.size;
+    let crop = if weights.input.whole { 1.0 } else { 224.0 / 256.0 };
+    json!({
+        "architecture": "vit_small_patch16_224",
+        "num_classes": 0,
+        "num_features": dim,
+        "global_pool": "token",
+        "model_args": arguments,
+        "pretrained_cfg": {
+            "tag": "dino_vmf",
+            "custom_load": false,
+            "input_size": [channels, seen_height, seen_width],
+            "fixed_input_size": true,
+            "interpolation": "bicubic",
+            "crop_pct": crop,
+            "crop_mode": "center",
+            "mean": decimal(&normalization.mean),
+            "std": decimal(&normalization.deviation),
+            "num_classes": 0,
+            "pool_size": null,
+            "first_conv": "patch_embed.proj",
+            "classifier": "head",
+        },
+    })
+}
+
+/// Numbers as they are written by hand: 0.485, and not the nearest double of the nearest float.
+pub fn decimal(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|value| value.to_string().parse().unwrap_or(f64::from(*value))).collect()
+}
+
+/// How to load it.
+pub fn usage(folder: &Path) -> String {
+    format!("  network = timm.create_model(\"local-dir:{}\", pretrained=True).eval()", text::shown(folder))
+}

@@ -1,0 +1,75 @@
+//! An export read back: the same network, the same bits, the same features.
+
+use std::path::Path;
+
+use model::weights::{LoadOptions, WeightsFile};
+use tensor::ops::{PixelData, Pixels};
+
+use super::ExportError;
+use crate::error::CliError;
+use crate::weights::Weights;
+
+/// An error unless the weights at `path` are those of this network.
+pub fn weights(path: &Path, original: &Weights) -> Result<(), CliError> {
+    let shown = text::shown(path).into_owned();
+    let different = |what: String| CliError::from(ExportError::Different { path: shown.clone(), what });
+    let loaded = &original.loaded;
+    let config = loaded.vit.config();
+    let device = loaded.weights.iter().next().map(|tensor| tensor.device().clone());
+    let Some(device) = device else { return Err(different("the network has no weights".to_owned())) };
+    // The place that a file has says nothing of these where it is bare.
+    let options = LoadOptions {
+        heads: Some(config.heads),
+        image: Some(config.image),
+        interpolation: Some(config.extras.interpolation),
+        ..Default::default()
+    };
+    let read = WeightsFile::open(path)?.load_vit(&options, &device)?;
+    for (spec, tensor) in loaded.layout.specs().iter().zip(loaded.weights.iter()) {
+        let there = read.layout.find(&spec.name).map(|id| read.weights[id].to_f32());
+        let here = tensor.to_f32();
+        let is_same = there.is_some_and(|there| {
+            there.len() == here.len() && there.iter().zip(&here).all(|(a, b)| a.to_bits() == b.to_bits())
+        });
+        if !is_same {
+            return Err(different(format!("what was read back as {} is not what was written", spec.name)));
+        }
+    }
+    let pixels = pixels(config.image, config.channels);
+    let images = || {
+        let (height, width) = config.image;
+        [Pixels { count: 1, height, width, channels: config.channels, data: PixelData::Values(&pixels) }]
+    };
+    let here = loaded.vit.features(&loaded.weights, &device, &images())?.to_f32();
+    let there = read.vit.features(&read.weights, &device, &images())?.to_f32();
+    device.finish()?;
+    let distance = largest_difference(&here, &there);
+    match distance {
+        0.0 => Ok(()),
+        // LayerScale of ones multiplies weights before a product that takes them anyway: nothing may differ there either.
+        _ => Err(different(format!("the features of an image differ by {distance:e}"))),
+    }
+}
+
+/// The values of an image: fixed, of the size that normalised pixels have, and without structure.
+pub fn pixels((height, width): (usize, usize), channels: usize) -> Vec<f64> {
+    let mut state = 0x9e37_79b9_u32;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        f64::from(state) / f64::from(u32::MAX) * 4.0 - 2.0
+    };
+    (0..channels * height * width).map(|_| f64::from(next() as f32)).collect()
+}
+
+/// The largest difference of two vectors, relative to the largest element of the first.
+pub fn largest_difference(here: &[f32], there: &[f32]) -> f32 {
+    if here.len() != there.len() {
+        return f32::INFINITY;
+    }
+    let scale = here.iter().fold(f32::MIN_POSITIVE, |most, x| most.max(x.abs()));
+    let differences = here.iter().zip(there).map(|(a, b)| (a - b).abs());
+    // A difference that is no number is the largest.
+    differences.fold(0.0, |most: f32, d| if d.is_nan() { f32::INFINITY } else { most.max(d) }) / scale
+}
