@@ -284,12 +284,10 @@ mod tests {
         let bytes = [&[0x08, 0x96, 0x01, 0x12, 2][..], b"hi", &[0x19, 1, 2, 3, 4, 5, 6, 7, 8, 0x25, 0, 0, 0x80, 0x3f]];
         let bytes = bytes.concat();
         let fields = all(&bytes).unwrap();
-        assert_eq!(fields.iter().map(|field| (field.number, field.offset)).collect::<Vec<_>>(), [
-            (1, 1),
-            (2, 5),
-            (3, 8),
-            (4, 17)
-        ]);
+        assert_eq!(
+            fields.iter().map(|field| (field.number, field.offset)).collect::<Vec<_>>(),
+            [(1, 1), (2, 5), (3, 8), (4, 17)]
+        );
         assert_eq!(fields[0].varint(), Ok(150));
         assert_eq!(fields[1].text(), Ok("hi"));
         assert_eq!(fields[3].float(), Ok(1.0));
@@ -321,7 +319,8 @@ mod tests {
 
     #[test]
     fn what_is_no_protobuf_has_its_own_errors() {
-        for cut in [&[0x08][..], &[0x80], &[0x0a, 5, 1], &[0x09, 1], &[0x0d, 1, 2, 3], &[0x12, 0xff, 0xff, 0xff, 0x7f]] {
+        for cut in [&[0x08][..], &[0x80], &[0x0a, 5, 1], &[0x09, 1], &[0x0d, 1, 2, 3], &[0x12, 0xff, 0xff, 0xff, 0x7f]]
+        {
             assert_eq!(all(cut).unwrap_err(), ReadProblem::Cut, "{cut:?}");
         }
         assert_eq!(all(&[0x0b]).unwrap_err(), ReadProblem::Kind { field: 1, kind: 3 });

@@ -17,7 +17,8 @@ fn fixture(file: &str) -> Vec<u8> {
 fn values(json: &Json) -> BTreeMap<String, Value> {
     let value = |entry: &Json| {
         let numbers = entry["values"].as_array().unwrap();
-        let shape: Vec<usize> = entry["shape"].as_array().unwrap().iter().map(|x| x.as_u64().unwrap() as usize).collect();
+        let shape: Vec<usize> =
+            entry["shape"].as_array().unwrap().iter().map(|x| x.as_u64().unwrap() as usize).collect();
         match entry["type"].as_str().unwrap() {
             "f32" => Value::f32(&shape, numbers.iter().map(|x| x.as_f64().unwrap() as f32).collect()).unwrap(),
             _ => Value::i64(&shape, numbers.iter().map(|x| x.as_i64().unwrap()).collect()).unwrap(),

@@ -110,10 +110,7 @@ fn what_does_not_fit_is_refused_before_anything_is_loaded() {
     assert_eq!(error(&deeper, &tensors, &head), missing);
     let mut narrow = head.clone();
     narrow.mixture.log_weights.pop();
-    assert_eq!(
-        error(&vit, &tensors, &narrow).to_string(),
-        "the mixture has 6 components, but 5 mixing weights"
-    );
+    assert_eq!(error(&vit, &tensors, &narrow).to_string(), "the mixture has 6 components, but 5 mixing weights");
     let mut short = head.clone();
     short.layers.pop();
     assert!(matches!(error(&vit, &tensors, &short), BuildError::Mixture { found: 30, .. }));

@@ -272,7 +272,8 @@ fn side(call: &Call<'_>, axis: usize, size: usize, kernel: usize) -> Result<Side
     let (pad, pad_behind) = (entry("pads", 4, axis, 0)?, entry("pads", 4, axis + 2, 0)?);
     // Counted with care: any of these may be anything.
     let padded = size.checked_add(pad).and_then(|padded| padded.checked_add(pad_behind));
-    let reach = kernel.checked_sub(1).and_then(|taps| taps.checked_mul(dilation)).and_then(|reach| reach.checked_add(1));
+    let reach =
+        kernel.checked_sub(1).and_then(|taps| taps.checked_mul(dilation)).and_then(|reach| reach.checked_add(1));
     let steps = padded.zip(reach).and_then(|(padded, reach)| padded.checked_sub(reach)?.checked_div(stride));
     match steps {
         Some(steps) => Ok(Side { length: size, stride, dilation, pad, outputs: steps + 1 }),

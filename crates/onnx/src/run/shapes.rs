@@ -74,7 +74,8 @@ fn squeeze(call: &Call<'_>) -> Result<Value, Problem> {
             }
         }
     }
-    let shape: Vec<usize> = x.shape().iter().zip(removed).filter(|(_, removed)| !removed).map(|(&side, _)| side).collect();
+    let shape: Vec<usize> =
+        x.shape().iter().zip(removed).filter(|(_, removed)| !removed).map(|(&side, _)| side).collect();
     // A side that is not of length one does not leave the elements that there are.
     x.clone().reshaped(&shape)
 }

@@ -95,7 +95,8 @@ impl Value {
     /// The elements of a constant.
     pub(crate) fn of_tensor(tensor: &Tensor<'_>, limit: usize) -> Result<Self, Problem> {
         count(&tensor.shape, limit)?;
-        let bytes = tensor.load().map_err(|error| Problem::Unreadable { name: tensor.name.clone(), why: error.to_string() })?;
+        let bytes =
+            tensor.load().map_err(|error| Problem::Unreadable { name: tensor.name.clone(), why: error.to_string() })?;
         let data = match tensor.element {
             Element::F32 => Data::F32(bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect()),
             Element::I64 => Data::I64(bytes.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes)).collect()),

@@ -140,7 +140,10 @@ impl VitGraph {
         let wrong = |what: String| Err(BuildError::Sizes { what });
         let sizes = [self.dim, self.heads, self.mlp_dim, self.patch, self.channels];
         if sizes.contains(&0) || self.patches() == 0 {
-            return wrong(format!("a size of zero, or an image of {:?} without one patch of {}", self.image, self.patch));
+            return wrong(format!(
+                "a size of zero, or an image of {:?} without one patch of {}",
+                self.image, self.patch
+            ));
         }
         match self.dim % self.heads {
             0 => Ok(()),

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 
-use onnx::{Model, Value};
 use onnx::vit::{Head, Mixture, Tensors, VitGraph};
+use onnx::{Model, Value};
 
 /// The stream of the images of case 0.
 pub const INPUT_STREAM: u64 = 1_000_000;
