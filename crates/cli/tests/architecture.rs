@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// a higher one; only the helpers, the lowest layer, may use each other. A crate that is listed need not exist yet.
 const LAYERS: [&[&str]; 9] = [
     &["random", "files", "text", "simd"],
-    &["vmf"],
+    &["vmf", "onnx"],
     &["tensor"],
     &["model", "data"],
     &["train"],
