@@ -288,16 +288,18 @@ def photographs(folder):
 
 
 def prepared(paths, height, width):
-    """What the program shows a network of a photograph: covered at 256/224 of the size, centre cropped (docs/protocols)."""
+    """What the program shows a network of a photograph: the shorter side such that the image covers 256/224 of the size, as
+    torchvision's Resize does it, and the centre (docs/protocols)."""
     from PIL import Image
 
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     batch = []
     for path in paths:
         image = Image.open(path).convert("RGB")
-        box = (round(height * 256 / 224), round(width * 256 / 224))
-        scale = max(box[0] / image.height, box[1] / image.width)
-        size = (max(box[1], int(image.width * scale)), max(box[0], int(image.height * scale)))
+        short = min(image.size)
+        side = round(max(height * short / image.height, width * short / image.width) * 256 / 224)
+        wide = image.width > image.height
+        size = (side * image.width // image.height, side) if wide else (side, side * image.height // image.width)
         image = image.resize(size, Image.BICUBIC)
         left, top = round((size[0] - width) / 2), round((size[1] - height) / 2)
         pixels = torch.from_numpy(np.asarray(image.crop((left, top, left + width, top + height))).copy())
