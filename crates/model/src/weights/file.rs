@@ -88,6 +88,8 @@ pub struct WeightsFile {
     length: u64,
     tensors: Vec<TensorInfo>,
     metadata: BTreeMap<String, String>,
+    /// For the bytes of the tensor that is being read.
+    scratch: Vec<u8>,
 }
 
 impl WeightsFile {
@@ -121,7 +123,7 @@ impl WeightsFile {
         tensors: Vec<TensorInfo>,
         metadata: BTreeMap<String, String>,
     ) -> Self {
-        Self { path: path.to_owned(), packing, files, length, tensors, metadata }
+        Self { path: path.to_owned(), packing, files, length, tensors, metadata, scratch: Vec::new() }
     }
 
     /// One file of several: the files, their tensors and their size in bytes.
@@ -161,34 +163,41 @@ impl WeightsFile {
 
     /// Reads the elements of one of the file's tensors. They are finite.
     pub fn read(&mut self, tensor: &TensorInfo) -> Result<Values, WeightsError> {
-        let path = || self.path.clone();
         let Some(size) = tensor.element.size() else {
-            let (name, element) = (tensor.name.clone(), tensor.element.to_string());
-            return Err(WeightsError::ElementType { path: path(), name, element });
+            let (path, name, element) = (self.path.clone(), tensor.name.clone(), tensor.element.to_string());
+            return Err(WeightsError::ElementType { path, name, element });
         };
-        let bytes = self.bytes(&tensor.place).map_err(|source| WeightsError::Io { path: self.path.clone(), source })?;
-        if tensor.place.crc32.is_some_and(|crc32| crc32fast::hash(&bytes) != crc32) {
-            let reason = format!("the checksum of tensor `{}` is not that of its bytes", text::excerpt(&tensor.name));
-            return Err(WeightsError::Damaged { path: self.path.clone(), reason });
-        }
-        let bytes = match &tensor.place.strides {
-            None => bytes,
-            Some(strides) => gather(&bytes, size, &tensor.shape, strides),
-        };
-        let (values, finite) = convert(&tensor.element, &bytes);
-        if finite {
-            Ok(values)
-        } else {
-            Err(WeightsError::NotFinite { path: self.path.clone(), name: tensor.name.clone() })
+        // Fresh memory for every tensor costs more than reading it.
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let read = self.bytes(&tensor.place, &mut scratch).map(|bytes| {
+            let is_sound = tensor.place.crc32.is_none_or(|crc32| crc32fast::hash(bytes) == crc32);
+            is_sound.then(|| match &tensor.place.strides {
+                None => convert(&tensor.element, bytes),
+                Some(strides) => convert(&tensor.element, &gather(bytes, size, &tensor.shape, strides)),
+            })
+        });
+        self.scratch = scratch;
+        match read.map_err(|source| WeightsError::Io { path: self.path.clone(), source })? {
+            Some((values, true)) => Ok(values),
+            Some((_, false)) => Err(WeightsError::NotFinite { path: self.path.clone(), name: tensor.name.clone() }),
+            None => {
+                let name = text::excerpt(&tensor.name);
+                let reason = format!("the checksum of tensor `{name}` is not that of its bytes");
+                Err(WeightsError::Damaged { path: self.path.clone(), reason })
+            }
         }
     }
 
-    fn bytes(&mut self, place: &Place) -> io::Result<Vec<u8>> {
+    fn bytes<'a>(&mut self, place: &Place, scratch: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
         let Range { start, end } = place.bytes;
-        let mut bytes = vec![0; (end - start) as usize];
+        let length = (end - start) as usize;
+        if scratch.len() < length {
+            scratch.resize(length, 0);
+        }
+        let bytes = &mut scratch[..length];
         let file = self.files.get_mut(place.file).ok_or(ErrorKind::NotFound)?;
         file.seek(SeekFrom::Start(start))?;
-        file.read_exact(&mut bytes)?;
+        file.read_exact(bytes)?;
         Ok(bytes)
     }
 }
