@@ -54,13 +54,16 @@ def sinkhorn(targets):
 
 
 def msn_loss(anchors, target, prototypes):
-    """Cross-entropy of anchors and targets, both unit vectors, and me-max. Rows of anchors are view-major."""
+    """Cross-entropy of anchors and targets, both unit vectors, and me-max. Rows of anchors are view-major.
+
+    In f32, whatever autocast made the vectors.
+    """
     directions = F.normalize(prototypes, dim=-1)
     with torch.no_grad():
-        targets = F.softmax(F.linear(target, directions) / (TEMPERATURE * SHARPENING), dim=-1)
+        targets = F.softmax(F.linear(target.float(), directions) / (TEMPERATURE * SHARPENING), dim=-1)
         targets = sinkhorn(targets)
     images, count = targets.shape
-    log_probabilities = F.log_softmax(F.linear(anchors, directions) / TEMPERATURE, dim=-1)
+    log_probabilities = F.log_softmax(F.linear(anchors.float(), directions) / TEMPERATURE, dim=-1)
     # All anchors of an image have the same target.
     of_images = log_probabilities.view(-1, images, count).sum(0)
     cross_entropy = -torch.dot(of_images.reshape(-1), targets.reshape(-1)) / anchors.shape[0]
