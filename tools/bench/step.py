@@ -1,13 +1,21 @@
 #!/usr/bin/env python3
-"""Times one DINO training step of `dino-vmf` against PyTorch, side by side in one run, on the CPU or on a GPU.
+"""Times one training step of `dino-vmf` against PyTorch, side by side in one run, on the CPU or on a GPU.
 
     python tools/bench/step.py --binary target/release/dino-vmf --threads 2
     python tools/bench/step.py --binary target/release/dino-vmf --threads 2 --shape vit_tiny:16:8:6:4096 --rounds 5
     python tools/bench/step.py --binary target/release/dino-vmf --device cuda
+    python tools/bench/step.py --binary target/release/dino-vmf --device cuda --method ibot
+    python tools/bench/step.py --binary target/release/dino-vmf --device cuda --method ibot --centering probability
+    python tools/bench/step.py --binary target/release/dino-vmf --device cuda --method msn
 
 Needs: Python 3.9 or newer for this file, and torch in the interpreter of the PyTorch side (`--python`, by default the
 one that runs this file); for `--device cuda` a torch with CUDA, a C++ compiler for torch.compile, and a binary that has
 CUDA. Build the binary first: `cargo build --release`.
+
+`--method` is DINO, iBOT or MSN; LOCAL of a shape is the number of local crops, which MSN calls focal. PyTorch's iBOT is
+as published unless `--centering probability` asks for what `dino-vmf` does (torch_ibot.py says what that means). How
+many patches the student does not see is a matter of luck on our side, and the same in every run; PyTorch takes the
+average. A line after the table says both, and `--hidden-patches` gives PyTorch our number.
 
 For each shape ARCH:PATCH:BATCH:LOCAL:K the sides run as separate processes, in turn (torch, ours, torch, ours ...), so
 that a slow minute of the machine meets all of them. Each process reports the median of its own steps; the table shows
@@ -38,8 +46,12 @@ from alternate import DISTURBED, alternate
 
 TORCH_SIDE = pathlib.Path(__file__).resolve().parent / "torch_step.py"
 DEFAULT_SHAPES = {
-    "cpu": ["vit_tiny:16:8:6:4096", "vit_small:16:8:8:65536"],
-    "cuda": ["vit_small:16:128:8:65536", "vit_base:16:128:8:65536"],
+    ("dino", "cpu"): ["vit_tiny:16:8:6:4096", "vit_small:16:8:8:65536"],
+    ("dino", "cuda"): ["vit_small:16:128:8:65536", "vit_base:16:128:8:65536"],
+    ("ibot", "cpu"): ["vit_tiny:16:8:6:4096"],
+    ("ibot", "cuda"): ["vit_small:16:64:10:8192"],
+    ("msn", "cpu"): ["vit_tiny:16:8:6:1024"],
+    ("msn", "cuda"): ["vit_small:16:64:10:1024"],
 }
 DEFAULT_STEPS = {"cpu": 5, "cuda": 20}
 GIB = 2.0**30
@@ -48,7 +60,7 @@ GIB = 2.0**30
 def parse_shape(text):
     parts = text.split(":")
     if len(parts) != 5 or not all(part.isdigit() for part in parts[1:]):
-        raise argparse.ArgumentTypeError(f"'{text}' is not ARCH:PATCH:BATCH:LOCAL:K, as in {DEFAULT_SHAPES['cpu'][0]}")
+        raise argparse.ArgumentTypeError(f"'{text}' is not ARCH:PATCH:BATCH:LOCAL:K, as in vit_tiny:16:8:6:4096")
     return parts
 
 
@@ -56,15 +68,24 @@ def commands(shape, args):
     """The commands of PyTorch eager, PyTorch compiled and ours."""
     arch, patch, batch, local_crops, out_dim = shape
     common = [
-        "--device", args.device, "--arch", arch, "--patch-size", patch, "--batch-size", batch,
+        "--method", args.method, "--device", args.device, "--arch", arch, "--patch-size", patch, "--batch-size", batch,
         "--local-crops", local_crops, "--out-dim", out_dim, "--steps", str(args.steps),
         "--threads", str(args.threads), "--json",
     ]  # fmt: skip
     if args.stream:
         common += ["--stream", args.stream]
     eager = [args.python, str(TORCH_SIDE), *common]
+    if args.centering:
+        eager += ["--centering", args.centering]
+    if args.hidden_patches:
+        eager += ["--hidden-patches", str(args.hidden_patches)]
     compiled = [*eager, "--compile", "--compile-mode", args.compile_mode]
     return eager, compiled, [args.binary, "bench", "step", *common]
+
+
+def hidden_patches(torch_side, ours):
+    """Patches that the student does not see in a step, on both sides."""
+    return {"torch_hidden_patches": torch_side["hidden_patches"], "our_hidden_patches": ours.get("hidden_patches")}
 
 
 def median(values):
@@ -80,6 +101,7 @@ def compare_cpu(shape, args):
         pairs.append(pair)
         disturbance.append(others)
     row = {
+        "method": args.method,
         "shape": ":".join(shape),
         "torch_images_per_second": median(t["images_per_second"] for t, _ in pairs),
         "our_images_per_second": median(o["images_per_second"] for _, o in pairs),
@@ -91,6 +113,7 @@ def compare_cpu(shape, args):
             o["peak_memory_bytes"] / (t["peak_memory_bytes"] - t["memory_before_model_bytes"]) for t, o in pairs
         ),
         "torch_version": pairs[0][0]["torch_version"],
+        **hidden_patches(*pairs[0]),
         "rounds": args.rounds,
         "threads": args.threads,
         "other_processes": max(disturbance),
@@ -107,6 +130,7 @@ def compare_cuda(shape, args):
     rounds = [results for results, _ in alternate(sides, args.threads, args.rounds, retries, about, watch=False)]
     first = rounds[0][1]
     row = {
+        "method": args.method,
         "shape": ":".join(shape),
         "eager_images_per_second": median(e["images_per_second"] for e, _, _ in rounds),
         "compiled_images_per_second": median(c["images_per_second"] for _, c, _ in rounds),
@@ -119,6 +143,7 @@ def compare_cuda(shape, args):
         "our_peak_memory_bytes": median(o["peak_memory_bytes"] for _, _, o in rounds),
         "memory_ratio": median(o["peak_memory_bytes"] / c["peak_memory_bytes"] for _, c, o in rounds),
         "torch_version": first["torch_version"],
+        **hidden_patches(first, rounds[0][2]),
         "compile_mode": first["compile_mode"],
         "device": first["device"],
         "stream": args.stream,
@@ -143,7 +168,8 @@ def print_header(titles):
 
 def print_cpu_table(rows):
     version, threads, rounds = rows[0]["torch_version"], rows[0]["threads"], rows[0]["rounds"]
-    print(f"PyTorch {version}, {threads} threads, median of {rounds} round(s); ratios are dino-vmf / PyTorch")
+    print(f"{rows[0]['method']}: PyTorch {version}, {threads} threads, median of {rounds} round(s)")
+    print("ratios are dino-vmf / PyTorch")
     titles = ("arch:patch:batch:local:K", "PyTorch img/s", "dino-vmf img/s", "speed", "PyTorch GiB", "dino-vmf GiB",
               "memory", "without import")  # fmt: skip
     print_header(titles)
@@ -154,13 +180,14 @@ def print_cpu_table(rows):
             f"| {row['our_peak_memory_bytes'] / GIB:.2f} | {row['memory_ratio']:.2f}x "
             f"| {row['memory_ratio_without_import']:.2f}x |"
         )
+    print_hidden_patches(rows)
     if any(row["other_processes"] > DISTURBED for row in rows):
         print("NOT VALID: other processes used more than 5 % of the processors. Repeat on a quiet machine.")
 
 
 def print_cuda_table(rows):
     version, mode, device, rounds = (rows[0][key] for key in ("torch_version", "compile_mode", "device", "rounds"))
-    print(f"PyTorch {version} (compile mode {mode}) on {device}, median of {rounds} round(s)")
+    print(f"{rows[0]['method']}: PyTorch {version} (compile mode {mode}) on {device}, median of {rounds} round(s)")
     ours = "the same" if rows[0]["stream"] else "its default"
     print(f"residual stream: {rows[0]['torch_stream']} in PyTorch, {ours} in dino-vmf")
     print("speed and memory are dino-vmf / PyTorch compiled")
@@ -174,6 +201,7 @@ def print_cuda_table(rows):
             f"| {row['compiled_peak_memory_bytes'] / GIB:.2f} | {row['our_peak_memory_bytes'] / GIB:.2f} "
             f"| {row['memory_ratio']:.2f}x | {percent(row.get('our_mfu'))} |"
         )
+    print_hidden_patches(rows)
     for row in rows:
         if "our_mfu" in row:
             eager, compiled = percent(row["eager_mfu"]), percent(row["compiled_mfu"])
@@ -183,15 +211,23 @@ def print_cuda_table(rows):
             print(f"{row['shape']} dino-vmf's step: " + ", ".join(f"{kind} {percent(share)}" for kind, share in shares))
 
 
+def print_hidden_patches(rows):
+    for row in rows:
+        if row["torch_hidden_patches"]:
+            hidden = f"{row['torch_hidden_patches']} in PyTorch, {row['our_hidden_patches']} in dino-vmf"
+            print(f"{row['shape']} patches that the student does not see in a step: {hidden}")
+
+
 def percent(share):
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
 def main():
-    parser = argparse.ArgumentParser(description="DINO step: dino-vmf against PyTorch, alternating.")
-    defaults = "; ".join(f"{device}: {' and '.join(shapes)}" for device, shapes in DEFAULT_SHAPES.items())
+    parser = argparse.ArgumentParser(description="Training step: dino-vmf against PyTorch, alternating.")
+    defaults = "; ".join(f"{' on '.join(of)}: {' and '.join(shapes)}" for of, shapes in DEFAULT_SHAPES.items())
     parser.add_argument("--binary", required=True, help="path of the dino-vmf binary (release build)")
-    parser.add_argument("--device", choices=sorted(DEFAULT_SHAPES), default="cpu")
+    parser.add_argument("--method", choices=("dino", "ibot", "msn"), default="dino")
+    parser.add_argument("--device", choices=sorted(DEFAULT_STEPS), default="cpu")
     parser.add_argument("--python", default=sys.executable, help="interpreter that has torch")
     parser.add_argument("--shape", dest="shapes", action="append", type=parse_shape, metavar="ARCH:PATCH:BATCH:LOCAL:K",
                         help=f"may be repeated; default {defaults}")  # fmt: skip
@@ -205,6 +241,10 @@ def main():
     parser.add_argument("--compile-mode", default="default", help="`mode` of torch.compile, as in max-autotune")
     parser.add_argument("--stream", choices=("bf16", "f32"),
                         help="on cuda: type of the residual stream on all sides; default: each its own")  # fmt: skip
+    parser.add_argument("--centering", choices=("logit", "probability"),
+                        help="ibot: what the centres of the PyTorch side move towards; default logit")  # fmt: skip
+    parser.add_argument("--hidden-patches", type=int, metavar="N",
+                        help="ibot: about so many masked patches on the PyTorch side; default: the average")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the rows as one JSON object instead of a table")
     args = parser.parse_args()
     if not os.access(args.binary, os.X_OK):
@@ -213,9 +253,11 @@ def main():
         parser.error("--compile is for the CPU; on cuda PyTorch runs both ways in any case")
     if args.stream and args.device != "cuda":
         parser.error("--stream is for cuda: on the CPU nothing is bf16")
+    if (args.centering or args.hidden_patches) and args.method != "ibot":
+        parser.error("--centering and --hidden-patches are for --method ibot")
     args.steps = args.steps or DEFAULT_STEPS[args.device]
     compare, print_table = (compare_cuda, print_cuda_table) if args.device == "cuda" else (compare_cpu, print_cpu_table)
-    rows = [compare(shape, args) for shape in args.shapes or map(parse_shape, DEFAULT_SHAPES[args.device])]
+    rows = [compare(shape, args) for shape in args.shapes or map(parse_shape, DEFAULT_SHAPES[args.method, args.device])]
     if args.json:
         print(json.dumps({"rows": rows}))
     else:

@@ -145,10 +145,13 @@ pub fn estimate_on_cpu(device: &Device, need: &MemoryNeed<'_>) -> Result<usize, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mask::MaskOptions;
     use crate::method::dino::DinoOptions;
-    use crate::recipe::{Centering, Prototypes};
+    use crate::method::ibot::IbotOptions;
+    use crate::method::msn::MsnOptions;
+    use crate::recipe::{Centering, Interval, MaskShape, Prototypes};
     use crate::target::TargetOptions;
-    use crate::view_plan::ViewPlan;
+    use crate::view_plan::{Sight, ViewGroup, ViewPlan};
     use data::views::MultiCrop;
     use model::{Arch, HeadConfig, VitConfig};
     use tensor::CpuOptions;
@@ -199,19 +202,58 @@ mod tests {
         (options, method)
     }
 
+    /// iBOT with as many masked patches as its estimate is for.
+    fn ibot(class: DinoOptions, grid: usize, own_prototypes: Option<usize>) -> IbotOptions {
+        IbotOptions {
+            class,
+            grid: (grid, grid),
+            own_prototypes,
+            patch_temperature: Curve::Constant(0.07),
+            patch_temperature_from: 0,
+            masks: MaskOptions {
+                shape: MaskShape::Random,
+                masked_views: 1.0,
+                ratio: Interval { low: 0.5, high: 0.5 },
+                first_epoch: 0,
+            },
+            seed: 0,
+            class_weight: 1.0,
+            patch_weight: 1.0,
+        }
+    }
+
+    fn msn(of: DinoOptions, patches: usize) -> MsnOptions {
+        let global = ViewGroup { size: (32, 32), sights: vec![Sight::Teacher, Sight::Student] };
+        let focal = ViewGroup { size: (16, 16), sights: vec![Sight::Student; 4] };
+        MsnOptions {
+            views: ViewPlan::new(vec![global, focal], 3),
+            head: HeadConfig { batch_norm: true, ..of.head },
+            prototypes: Prototypes::L2,
+            temperature: 0.1,
+            sharpening: 0.25,
+            sinkhorn: true,
+            me_max_weight: 1.0,
+            koleo_weight: 0.0,
+            patches,
+            patch_drop: 0.15,
+            seed: 0,
+        }
+    }
+
     /// What is estimated for a run beside what a step of it takes.
-    fn ratio((options, method): (LearnerOptions, DinoOptions), batch: usize) -> f64 {
+    fn ratio(options: &LearnerOptions, method: &dyn MethodSpec, batch: usize) -> f64 {
         let device = Device::cpu(CpuOptions { threads: Some(16), ..Default::default() }).unwrap();
-        let need = MemoryNeed { options: &options, method: &method, batch, drop_path: 0.0, evaluated: None };
+        let need = MemoryNeed { options, method, batch, drop_path: 0.0, evaluated: None };
         let estimate = estimate_on_cpu(&device, &need).unwrap();
-        let shapes = method.views.shapes(batch);
+        let shapes = method.views().shapes(batch);
         let images: Vec<Vec<u8>> =
             shapes.iter().map(|s| (0..s.bytes()).map(|i| (i * 7 % 251) as u8).collect()).collect();
         let groups: Vec<Pixels<'_>> =
             shapes.iter().zip(&images).map(|(s, bytes)| pixels(s, bytes, &[0.5; 3])).collect();
         let values = StepValues { lr: 1e-4, weight_decay: 0.0, momentum: 0.99, frozen: false };
-        let input = StepInput { groups: &groups, keys: &vec![0; batch], drop_path: None };
-        let mut learner = Learner::new(&device, &options, |l, v, d| method.build(l, v, d)).unwrap();
+        let keys: Vec<u64> = (0..batch as u64).collect();
+        let input = StepInput { groups: &groups, keys: &keys, drop_path: None };
+        let mut learner = Learner::new(&device, options, |l, v, d| method.build(l, v, d)).unwrap();
         learner.step(&input, Position { step: 0, epoch: 0 }, &values).unwrap();
         estimate as f64 / device.memory().peak_bytes as f64
     }
@@ -226,8 +268,28 @@ mod tests {
             ("checkpoints", (LearnerOptions { checkpoint_activations: true, ..usual.clone() }, method.clone())),
             ("parts", (LearnerOptions { accumulate: 4, ..usual }, method)),
         ];
-        for (name, options) in cases {
-            let ratio = ratio(options, BATCH);
+        for (name, (options, method)) in cases {
+            let ratio = ratio(&options, &method, BATCH);
+            println!("{name}: {ratio:.2}");
+            assert!((0.85..1.35).contains(&ratio), "{name}: {ratio:.2} of what a step takes");
+        }
+    }
+
+    #[test]
+    fn it_is_for_the_other_methods_too() {
+        let (usual, method) = options(Arch::Tiny, 4, 512);
+        let (few_patches, many) = options(Arch::Tiny, 8, 65_536);
+        let parts = LearnerOptions { accumulate: 4, ..usual.clone() };
+        let cases: [(&str, &LearnerOptions, Box<dyn MethodSpec>); 6] = [
+            ("iBOT", &usual, Box::new(ibot(method.clone(), 8, None))),
+            ("iBOT with many prototypes", &few_patches, Box::new(ibot(many.clone(), 4, None))),
+            ("iBOT with prototypes of its own for patches", &usual, Box::new(ibot(method.clone(), 8, Some(8192)))),
+            ("iBOT in parts", &parts, Box::new(ibot(method.clone(), 8, None))),
+            ("MSN", &usual, Box::new(msn(method, 64))),
+            ("MSN with many prototypes", &few_patches, Box::new(msn(many, 16))),
+        ];
+        for (name, options, method) in cases {
+            let ratio = ratio(options, &*method, BATCH);
             println!("{name}: {ratio:.2}");
             assert!((0.85..1.35).contains(&ratio), "{name}: {ratio:.2} of what a step takes");
         }
@@ -235,7 +297,8 @@ mod tests {
 
     #[test]
     fn attention_counts_where_views_are_large() {
-        let ratio = ratio(large_views(), 1);
+        let (options, method) = large_views();
+        let ratio = ratio(&options, &method, 1);
         assert!((0.85..1.35).contains(&ratio), "{ratio:.2} of what a step takes");
     }
 }

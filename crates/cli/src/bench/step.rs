@@ -67,9 +67,14 @@ pub struct StepFigures {
     pub peak_memory_bytes: u64,
     /// Loss of the last step, to show that it trained.
     pub loss: f64,
+    /// Patches that the student does not see in a step, in all views.
+    pub hidden_patches: usize,
     /// Where a GPU's time went in one more step.
     pub kernels: Vec<KernelTime>,
 }
+
+/// The epoch that all steps are of: what is drawn for an epoch is the same in each of them.
+const EPOCH: u64 = 1;
 
 /// Steps before the clock starts.
 const WARM_UP_STEPS: usize = 2;
@@ -117,7 +122,7 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
             "device": device.describe(), "threads": device.threads(), "method": bench.method.as_str(), "arch": bench.arch.name(),
             "patch_size": bench.patch_size, "batch_size": bench.batch_size, "local_crops": bench.local_crops,
             "global_size": bench.global_size, "local_size": bench.local_size,
-            "out_dim": bench.out_dim, "accumulate": bench.accumulate,
+            "out_dim": bench.out_dim, "hidden_patches": figures.hidden_patches, "accumulate": bench.accumulate,
             "checkpoint_activations": bench.checkpoint_activations, "steps": bench.steps,
             "stream": if device.is_gpu() { residual.as_str() } else { "f32" },
             "shares": shares.iter().cloned().collect::<Map<_, _>>(),
@@ -247,11 +252,13 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, CliError>
     let mut times = Vec::with_capacity(bench.steps);
     let mut loss = f64::NAN;
     let keys_of_images: Vec<u64> = (0..batch as u64).collect();
+    let hidden_of = |&key: &u64| method.hidden_patches(key, EPOCH).iter().map(Vec::len).sum::<usize>();
+    let hidden_patches = keys_of_images.iter().map(hidden_of).sum();
     let mut one_step = |i: usize| {
         let keys = (0..rows).map(|s| Key::new(0, Purpose::DropPath).epoch(i as u64).sample(s as u64));
         let drop_path = (drop_rate > 0.0).then(|| DropPath::draw(drop_rate, depth, keys));
         let input = StepInput { groups: &groups, keys: &keys_of_images, drop_path: drop_path.as_ref() };
-        learner.step(&input, Position { step: i as u64, epoch: 1 }, &values)
+        learner.step(&input, Position { step: i as u64, epoch: EPOCH }, &values)
     };
     for i in 0..WARM_UP_STEPS {
         one_step(i).map_err(LearnError::from)?;
@@ -277,6 +284,7 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, CliError>
         gflops: flop / step / 1e9,
         peak_memory_bytes,
         loss,
+        hidden_patches,
         kernels,
     })
 }

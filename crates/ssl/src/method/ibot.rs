@@ -133,12 +133,15 @@ impl MethodSpec for IbotOptions {
     }
 
     fn output_values(&self, student_rows: usize, teacher_rows: usize) -> usize {
-        let hidden = teacher_rows * self.patches() * (2 * self.class.head.hidden + self.class.head.bottleneck);
-        let masked = (self.masks.ratio.high * (teacher_rows * self.patches()) as f64) as usize;
+        let all = teacher_rows * self.patches();
+        let masked = (self.masks.ratio.high * all as f64) as usize;
+        let at_once = piece_rows(self.patch_prototypes());
+        let (observed, piece) = (all.min(at_once), masked.min(at_once));
+        let hidden = all * (2 * self.class.head.hidden + self.class.head.bottleneck);
         // Of the teacher logits and targets, of the student logits, and what its projector keeps of masked patches.
-        let piece = masked.min(piece_rows(self.patch_prototypes()));
         let patches = hidden.max(piece * (3 * self.patch_prototypes() + 5 * self.class.head.hidden));
-        self.class.output_values(student_rows, teacher_rows) + patches
+        // What the centre is made from is of another size, and its memory is no use for the rest.
+        self.class.output_values(student_rows, teacher_rows) + patches + observed * self.patch_prototypes()
     }
 }
 
