@@ -33,7 +33,7 @@ pub struct Weights {
 
 /// Loads `W`, and reports on standard error which tensors matched.
 pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights, CliError> {
-    let weights = if is_run(path) {
+    let weights = if is_of_run(path) {
         of_folder(path, asked, device)?
     } else if let Some(run) = run_of_checkpoint(path) {
         // Verifies the checksum: a flipped bit would otherwise give wrong features without an error. So would the recipe of
@@ -48,7 +48,7 @@ pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights
     };
     let report = &weights.loaded.report;
     // A checkpoint also holds the student, the heads and the optimiser's moments: not worth a list of left-overs.
-    let found = match is_run(path) && report.missing.is_empty() {
+    let found = match is_of_run(path) && report.missing.is_empty() {
         true => format!("all {} tensors of the backbone ({})", report.matched, report.source()),
         false => report.to_string(),
     };
@@ -64,6 +64,12 @@ pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights
         output::note(&format!("warning: {unseen}"));
     }
     Ok(weights)
+}
+
+/// Whether a folder is a run, or one in a run, which is an error that leads to the run. Other folders may hold weights.
+pub fn is_of_run(path: &Path) -> bool {
+    let in_run = || std::path::absolute(path).is_ok_and(|path| path.parent().is_some_and(is_run));
+    path.is_dir() && (is_run(path) || in_run())
 }
 
 /// What of an input of this size the network does not see, because it does not fill a patch.

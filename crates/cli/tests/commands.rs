@@ -279,8 +279,10 @@ fn inspect_tells_what_a_file_holds() {
     assert!(run(&["inspect", damaged.to_str().unwrap()]).failed().contains("its checksum is"));
     let text = folder.path().join("notes.txt");
     fs::write(&text, "milk, eggs, a new kitchen table").unwrap();
-    assert!(run(&["inspect", text.to_str().unwrap()]).failed().contains("not a safetensors file"));
-    assert!(run(&["inspect", folder.path().to_str().unwrap()]).failed().contains("holds no run"));
+    assert!(
+        run(&["inspect", text.to_str().unwrap()]).failed().contains("neither a safetensors file nor one of PyTorch")
+    );
+    assert!(run(&["inspect", folder.path().to_str().unwrap()]).failed().contains("neither a run nor a folder"));
     assert!(run(&["inspect", "no/such/file"]).failed().contains("there is no such file or folder"));
 }
 

@@ -23,6 +23,11 @@ impl ParamSet {
         Self { tensors: shapes.into_iter().map(|s| device.zeros_exact(s)).collect() }
     }
 
+    /// The same, to be written before it is read: what it holds is anything.
+    pub fn empty<'a>(device: &Device, shapes: impl IntoIterator<Item = &'a [usize]>) -> Self {
+        Self { tensors: shapes.into_iter().map(|s| device.empty_exact(s)).collect() }
+    }
+
     /// A set of the same shapes, all zero.
     pub fn zeros_like(&self) -> Self {
         Self { tensors: self.tensors.iter().map(|t| t.device().zeros_exact(t.shape())).collect() }

@@ -6,18 +6,18 @@ mod run;
 
 use model::VitConfig;
 use text::count;
-use train::run::is_run;
 
 use crate::args::InspectArgs;
 use crate::error::CliError;
 use crate::output;
+use crate::weights::is_of_run;
 use file::FileAccount;
 use run::RunAccount;
 
 /// Prints what is there.
 pub fn run(args: &InspectArgs) -> Result<(), CliError> {
     let path = &args.weights;
-    let told = if is_run(path) {
+    let told = if is_of_run(path) {
         let account = RunAccount::of(path)?;
         if args.json {
             return output::json(&account.json());

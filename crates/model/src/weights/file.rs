@@ -12,9 +12,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use files::safetensors::{self, Entry, HeaderError};
+use tensor::{DType, Tensor};
 
 use super::error::WeightsError;
-use super::values::{Element, Values, convert};
+use super::values::{Element, Values, convert, is_finite};
 use super::{configuration, shards, torch};
 
 /// A tensor in a file.
@@ -177,13 +178,35 @@ impl WeightsFile {
             })
         });
         self.scratch = scratch;
-        match read.map_err(|source| WeightsError::Io { path: self.path.clone(), source })? {
+        self.judged(tensor, read)
+    }
+
+    /// The same into a parameter of as many elements: without a copy between where the file has what the device stores.
+    pub(super) fn read_into(&mut self, tensor: &TensorInfo, parameter: &mut Tensor) -> Result<(), WeightsError> {
+        let is_as_stored = tensor.element == Element::F32 && parameter.dtype() == DType::F32;
+        if !is_as_stored || tensor.place.strides.is_some() || tensor.values() != parameter.len() {
+            self.read(tensor)?.copy_to(parameter);
+            return Ok(());
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let read = self.bytes(&tensor.place, &mut scratch).map(|bytes| {
+            let is_sound = tensor.place.crc32.is_none_or(|crc32| crc32fast::hash(bytes) == crc32);
+            is_sound.then(|| is_finite(bytes) && parameter.copy_from_le_bytes(bytes))
+        });
+        self.scratch = scratch;
+        self.judged(tensor, read.map(|read| read.map(|is_finite| ((), is_finite))))
+    }
+
+    /// What was read, if its checksum is right and it is finite.
+    fn judged<T>(&self, tensor: &TensorInfo, read: io::Result<Option<(T, bool)>>) -> Result<T, WeightsError> {
+        let path = || self.path.clone();
+        match read.map_err(|source| WeightsError::Io { path: path(), source })? {
             Some((values, true)) => Ok(values),
-            Some((_, false)) => Err(WeightsError::NotFinite { path: self.path.clone(), name: tensor.name.clone() }),
+            Some((_, false)) => Err(WeightsError::NotFinite { path: path(), name: tensor.name.clone() }),
             None => {
                 let name = text::excerpt(&tensor.name);
                 let reason = format!("the checksum of tensor `{name}` is not that of its bytes");
-                Err(WeightsError::Damaged { path: self.path.clone(), reason })
+                Err(WeightsError::Damaged { path: path(), reason })
             }
         }
     }

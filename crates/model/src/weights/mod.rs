@@ -116,12 +116,12 @@ impl WeightsFile {
     /// Loads the backbone onto a device.
     pub fn load_vit(&mut self, options: &LoadOptions, device: &Device) -> Result<LoadedVit, WeightsError> {
         let Plan { vit, layout, origins, report } = self.plan(options)?;
-        let mut weights = layout.zeros(device);
+        let mut weights = ParamSet::empty(device, layout.specs().iter().map(|spec| spec.shape.as_slice()));
         let (width, registers) = (vit.config().dim, vit.config().extras.registers);
         for (parameter, origin) in weights.tensors_mut().iter_mut().zip(&origins) {
-            match origin.read(self, width, registers)? {
-                Values::F32(values) => parameter.copy_from_f32(&values),
-                Values::F64(values) => parameter.copy_from_f64(&values),
+            match origin {
+                Origin::Whole(tensor) => self.read_into(tensor, parameter)?,
+                origin => origin.read(self, width, registers)?.copy_to(parameter),
             }
         }
         Ok(LoadedVit { vit, layout, weights, report })

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use files::safetensors::Dtype;
 use half::{bf16, f16};
+use tensor::Tensor;
 
 /// Type of a tensor's elements.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +94,14 @@ impl Values {
         }
     }
 
+    /// Into a parameter of as many elements.
+    pub(super) fn copy_to(&self, parameter: &mut Tensor) {
+        match self {
+            Values::F32(values) => parameter.copy_from_f32(values),
+            Values::F64(values) => parameter.copy_from_f64(values),
+        }
+    }
+
     fn into_f64(self) -> Vec<f64> {
         match self {
             Values::F32(values) => values.into_iter().map(f64::from).collect(),
@@ -129,6 +138,14 @@ impl Values {
     }
 }
 
+/// Whether single-precision numbers, little-endian, are all finite: no exponent is all ones.
+pub(super) fn is_finite(bytes: &[u8]) -> bool {
+    const EXPONENT: u32 = 0x7f80_0000;
+    let numbers = bytes.as_chunks().0.iter().map(|number| u32::from_le_bytes(*number));
+    // No early end, so that it runs in vectors.
+    !numbers.fold(false, |is_odd, bits| is_odd | (bits & EXPONENT == EXPONENT))
+}
+
 /// Elements from little-endian bytes, and whether all are finite. Other types than the four have none.
 pub(super) fn convert(element: &Element, bytes: &[u8]) -> (Values, bool) {
     let single = |values: Vec<f32>| {
@@ -163,5 +180,8 @@ mod tests {
         assert_eq!((values, finite), (Values::F32(vec![5.0]), true));
         assert!(!convert(&Element::F16, &0x7c00u16.to_le_bytes()).1, "infinity");
         assert!(!convert(&Element::Bf16, &0x7fc0u16.to_le_bytes()).1, "not a number");
+        let bytes = |values: [f32; 3]| values.map(f32::to_le_bytes).concat();
+        assert!(is_finite(&bytes([0.0, f32::MAX, -f32::MIN_POSITIVE])));
+        assert!(!is_finite(&bytes([0.0, f32::NEG_INFINITY, 1.0])) && !is_finite(&bytes([f32::NAN, 0.0, 1.0])));
     }
 }
