@@ -18,6 +18,26 @@ pub fn weights(bytes: &[u8]) {
     _ = files::safetensors::Header::read(&mut &bytes[..], bytes.len() as u64);
 }
 
+/// A file of weights, of any packing: what it holds, the backbone that it may be, and the elements of every tensor.
+pub fn torch(bytes: &[u8]) {
+    use std::sync::LazyLock;
+    // One file of this process, in memory where there is such a place.
+    static PATH: LazyLock<std::path::PathBuf> = LazyLock::new(|| {
+        let memory = std::path::Path::new("/dev/shm");
+        let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        folder.join(format!("dino-vmf-fuzz-{}.pth", std::process::id()))
+    });
+    if std::fs::write(&*PATH, bytes).is_err() {
+        return;
+    }
+    let Ok(mut file) = model::weights::WeightsFile::open(&PATH) else { return };
+    _ = file.vit_config(&Default::default()).map_err(|error| error.to_string());
+    _ = file.summary().to_string();
+    for tensor in file.tensors().to_vec() {
+        _ = file.read(&tensor).map_err(|error| error.to_string());
+    }
+}
+
 /// A recipe, and the settings that a run has saved.
 pub fn recipe(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {

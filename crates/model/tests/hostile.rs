@@ -63,3 +63,20 @@ fn two_of_many_tensors_and_a_wrong_prefix_are_errors() {
     let message = refusal("two_of_many.pth");
     assert!(message.contains("blocks of another kind") && message.contains("blocks.0.other.weight"), "{message}");
 }
+
+#[path = "../../../fuzz/replay.rs"]
+mod fuzz_corpus;
+
+#[test]
+fn what_the_fuzzer_has_found_so_far_is_read_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.pth");
+    fuzz_corpus::replay("torch", |bytes| {
+        std::fs::write(&path, bytes).unwrap();
+        let Ok(mut file) = WeightsFile::open(&path) else { return };
+        _ = file.vit_config(&LoadOptions::default());
+        for tensor in file.tensors().to_vec() {
+            _ = file.read(&tensor);
+        }
+    });
+}
