@@ -126,7 +126,7 @@ fn one_step(
     let segments = (2 + LOCALS) * batch;
     let keys = (0..segments).map(|s| Key::new(0, Purpose::DropPath).epoch(step as u64).sample(s as u64));
     let drop_path = DropPath::draw(DROP_PATH, learner.vit().config().depth, keys);
-    let values = StepValues { lr, weight_decay: 0.04, momentum: 0.99, frozen: false };
+    let values = StepValues { lr, weight_decay: 0.04, momentum: 0.99, frozen: false, waiting_lr: 1.0 };
     let input = StepInput { groups: &views, keys: &vec![0; batch], drop_path: Some(&drop_path) };
     let report = learner.step(&input, Position { step: step as u64, epoch: 1 }, &values).unwrap();
     (report.loss, report.gradient.norm)

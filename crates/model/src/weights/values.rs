@@ -80,6 +80,14 @@ impl Values {
         self.len() == 0
     }
 
+    /// In single precision.
+    pub fn into_f32(self) -> Vec<f32> {
+        match self {
+            Values::F32(values) => values,
+            Values::F64(values) => values.into_iter().map(|value| value as f32).collect(),
+        }
+    }
+
     fn into_f64(self) -> Vec<f64> {
         match self {
             Values::F32(values) => values.into_iter().map(f64::from).collect(),
