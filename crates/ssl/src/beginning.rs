@@ -22,6 +22,8 @@ use crate::recipe::HeadShape;
 const POSITIONS: &str = "backbone.pos_embed";
 /// What holds class tokens against prototypes: DINO's name, and MSN's.
 const PROTOTYPES: [&str; 2] = ["head.last_layer.weight_v", "prototypes.weight_v"];
+/// Why a tensor begins anew that there is not.
+const ABSENT: &str = "the file has no such tensor";
 const PATCH_PROTOTYPES: &str = "head.last_layer2.weight_v";
 
 /// One tensor.
@@ -69,6 +71,9 @@ impl fmt::Display for Taken {
         }
         let (taken, all) = (self.heads.len(), self.heads.len() + self.anew.len());
         write!(f, "; heads: {taken} of {all} tensors")?;
+        if taken == 0 && self.anew.iter().all(|(_, why)| why == ABSENT) {
+            return write!(f, ": the file has none, so that they begin anew");
+        }
         if self.centers > 0 {
             write!(f, ", and {}", text::count(self.centers, "centre"))?;
         }
@@ -204,7 +209,7 @@ impl Beginning {
         let grids = (self.config.grid(), run.grid());
         for (i, spec) in layout.specs().iter().enumerate() {
             let Some(of_teacher) = self.teacher.get(&spec.name) else {
-                taken.anew.push((spec.name.clone(), "the file has no such tensor".to_owned()));
+                taken.anew.push((spec.name.clone(), ABSENT.to_owned()));
                 continue;
             };
             let is_backbone = spec.name.starts_with(BACKBONE);
