@@ -2,6 +2,7 @@
 
 use eval::{EvalError, Network, OnlineKnn};
 use model::weights;
+use ssl::beginning::Beginning;
 use ssl::health::{Ending, Evidence, Judgement, Movement, judge};
 use ssl::learner::BACKBONE;
 use ssl::pretraining::Pretraining;
@@ -68,20 +69,28 @@ pub fn finish(
     trainer: &Trainer<Pretraining>,
     recipe: &Recipe,
     knn: &OnlineEvaluation,
+    beginning: Option<&Beginning>,
     should_stop: &dyn Fn() -> bool,
 ) -> Result<RunResult, CliError> {
     let (learner, folder) = (trainer.trained().learner(), trainer.folder());
     let backbone = Some(export(trainer, recipe, trainer.step())?);
     let table = |judge: &OnlineKnn| -> Result<KnnTable, CliError> {
-        output::note("comparing with raw pixels and with the untrained network");
-        let (vit, weights) = online_knn::untrained(recipe, learner.device())?;
-        let untrained = Network::new(&vit, &weights, learner.device());
+        let start = if beginning.is_some() { "network that it began with" } else { "untrained network" };
+        output::note(&format!("comparing with raw pixels and with the {start}"));
+        let untrained = || -> Result<f64, CliError> {
+            let (vit, weights) = online_knn::untrained(recipe, beginning, learner.device())?;
+            Ok(judge.network_top1(Network::new(&vit, &weights, learner.device()), should_stop)?)
+        };
         Ok(KnnTable {
             k: judge.k() as u64,
             judged: judge.describe(),
             images: Some(judge.judged() as u64),
             raw_pixels: judge.raw_pixels_top1(should_stop)?,
-            untrained: judge.network_top1(untrained, should_stop)?,
+            untrained: match knn.start {
+                Some(start) => start,
+                None => untrained()?,
+            },
+            is_given: beginning.is_some(),
             trained: match knn.last {
                 Some((epoch, top1)) if epoch + 1 == recipe.epochs() as u64 => top1,
                 _ => judge.network_top1(teacher(learner), should_stop)?,
@@ -97,7 +106,7 @@ pub fn finish(
             None
         }
     };
-    let movement = Movement::of(learner, recipe.start(), recipe.seed());
+    let movement = Movement::of(learner, recipe.start(), recipe.seed(), beginning);
     let movement = movement.inspect_err(|error| output::note(&format!("not compared with its start: {error}"))).ok();
     let (steps, log) = (trainer.step(), RunReader::open(folder.root())?.metrics()?);
     let loss = log.iter().rev().find_map(|record| record.get("loss")?.as_f64());

@@ -65,6 +65,34 @@ pub enum CliError {
     /// A weights file.
     #[error(transparent)]
     Weights(#[from] model::weights::WeightsError),
+    /// A network that no recipe can name.
+    #[error(
+        "{}: a network of {dim} columns, {depth} blocks, {heads} heads and {hidden} hidden columns cannot be trained here: \
+         those that can have the sizes of vit_nano, vit_tiny, vit_small, vit_base and vit_large, whose heads have 64 columns \
+         and whose MLPs are four times as wide",
+        text::shown(path)
+    )]
+    UnnamedNetwork {
+        /// The weights.
+        path: PathBuf,
+        /// Width.
+        dim: usize,
+        /// Blocks.
+        depth: usize,
+        /// Heads of a block.
+        heads: usize,
+        /// Hidden width of an MLP.
+        hidden: usize,
+    },
+    /// A recipe of a run that began with given weights, without them.
+    #[error(
+        "the recipe says begin = \"{begin}\", and no weights are given: give --{begin} W, or leave out begin and \
+         begin_weights to begin with drawn ones"
+    )]
+    NoBeginning {
+        /// How the run is to begin.
+        begin: ssl::recipe::Begin,
+    },
     /// An evaluation.
     #[error(transparent)]
     Eval(#[from] eval::EvalError),

@@ -19,6 +19,11 @@ pub fn command(args: &PretrainArgs, recipe: &Recipe, out: &Path, epochs: u64) ->
     if let Some(file) = &asked.recipe {
         add("--recipe", file.to_string_lossy().into_owned());
     }
+    for (flag, weights) in [("--init", &args.init), ("--adapt", &args.adapt)] {
+        if let Some(weights) = weights {
+            add(flag, weights.to_string_lossy().into_owned());
+        }
+    }
     for (_, value, flag) in asked.keys.given().filter(|(key, ..)| *key != "epochs") {
         add(flag, value.to_owned());
     }

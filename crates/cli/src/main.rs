@@ -3,6 +3,7 @@
 //! One file a command: parse, resolve, call, print. What is computed, and how, is in the crates below.
 
 mod args;
+mod beginning;
 mod bench;
 mod collapse;
 mod conclusion;

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use data::Source;
 use eval::{InputSpec, Network, OnlineKnn, OnlineKnnOptions, ReadOptions, is_labelled};
 use model::{ConfigError, Layout, Vit};
+use ssl::beginning::Beginning;
+use ssl::health::fall;
 use ssl::learner::{BACKBONE, Learner};
 use ssl::pretraining::Pretraining;
 use ssl::recipe::Recipe;
 use ssl::setup::vit_config;
 use tensor::{Device, ParamSet};
+use train::run::{RunError, RunReader};
 use train::{Evaluation, Evaluator};
 
 use crate::error::CliError;
@@ -65,14 +68,27 @@ pub struct OnlineEvaluation {
     pub knn: Option<OnlineKnn>,
     /// The last evaluation of this process: epoch and accuracy.
     pub last: Option<(u64, f64)>,
+    /// The accuracy before the first step, of a run that began with given weights.
+    pub start: Option<f64>,
+    recipe: Recipe,
 }
 
 impl OnlineEvaluation {
     /// Nothing has been evaluated yet.
-    pub fn new(knn: Option<OnlineKnn>) -> Self {
-        Self { knn, last: None }
+    pub fn new(knn: Option<OnlineKnn>, recipe: &Recipe) -> Self {
+        Self { knn, last: None, start: None, recipe: recipe.clone() }
     }
 }
+
+/// The accuracy before the first step that the log of a run has.
+pub fn logged_start(run: &RunReader) -> Result<Option<f64>, RunError> {
+    let mut start = None;
+    run.each_record(|record| start = start.or_else(|| record.get(START)?.as_f64()))?;
+    Ok(start)
+}
+
+/// The key of that accuracy in the log.
+pub const START: &str = "knn_start";
 
 impl Evaluator<Pretraining> for OnlineEvaluation {
     fn evaluate(&mut self, trained: &Pretraining, epoch: u64) -> Evaluation {
@@ -81,8 +97,26 @@ impl Evaluator<Pretraining> for OnlineEvaluation {
         match knn.network_top1(teacher(trained.learner()), &|| false) {
             Ok(top1) => {
                 self.last = Some((epoch, top1));
-                let numbers = vec![("knn_top1".to_owned(), top1)];
-                Evaluation { numbers, words: format!("kNN top-1 {top1:.1} %") }
+                let mut numbers = vec![("knn_top1".to_owned(), top1)];
+                let fall = self.start.and_then(|start| Some((start, fall(start, top1, knn.judged(), &self.recipe)?)));
+                let Some((start, words)) = fall else {
+                    return Evaluation { numbers, words: format!("kNN top-1 {top1:.1} %") };
+                };
+                numbers.push(("knn_below_start".to_owned(), start - top1));
+                Evaluation { numbers, words: format!("warning: {words}") }
+            }
+            Err(error) => Evaluation { numbers: Vec::new(), words: format!("no kNN: {error}") },
+        }
+    }
+
+    fn evaluate_start(&mut self, trained: &Pretraining) -> Evaluation {
+        // A run that was stopped before its first step has it in its log.
+        let Some(knn) = self.knn.as_ref().filter(|_| self.start.is_none()) else { return Evaluation::default() };
+        match knn.network_top1(teacher(trained.learner()), &|| false) {
+            Ok(top1) => {
+                self.start = Some(top1);
+                let words = format!("kNN top-1 {top1:.1} %, which the run should not fall below");
+                Evaluation { numbers: vec![(START.to_owned(), top1)], words }
             }
             Err(error) => Evaluation { numbers: Vec::new(), words: format!("no kNN: {error}") },
         }
@@ -94,11 +128,20 @@ pub fn teacher(learner: &Learner) -> Network<'_> {
     Network::new(learner.vit(), &learner.teacher, learner.device())
 }
 
-/// The backbone that a run of this recipe begins with. A parameter begins as its name says, so the head need not be there.
-pub fn untrained(recipe: &Recipe, device: &Device) -> Result<(Vit, ParamSet), ConfigError> {
+/// The backbone that a run of this recipe begins with: that of the given weights, or one that is drawn. A parameter begins as
+/// its name says, so the head need not be there.
+pub fn untrained(
+    recipe: &Recipe,
+    beginning: Option<&Beginning>,
+    device: &Device,
+) -> Result<(Vit, ParamSet), ConfigError> {
     let mut layout = Layout::default();
     let vit = Vit::new(&mut layout, BACKBONE, vit_config(recipe)?);
-    let weights = vit.initial(&layout, recipe.start(), device, recipe.seed());
+    let mut weights = vit.initial(&layout, recipe.start(), device, recipe.seed());
+    if let Some(beginning) = beginning {
+        let mut student = weights.duplicate();
+        beginning.put_into(&layout, vit.config(), &mut student, &mut weights, Vec::new());
+    }
     Ok((vit, weights))
 }
 
@@ -125,7 +168,7 @@ mod tests {
         let method = ssl::method::of(&recipe);
         let options = learner_options(&recipe).unwrap();
         let learner = Learner::new(&device, &options, |l, v, d| method.build(l, v, d)).unwrap();
-        let (_, weights) = untrained(&recipe, &device).unwrap();
+        let (_, weights) = untrained(&recipe, None, &device).unwrap();
         for i in 0..weights.len() {
             assert_eq!(weights[ParamId(i)].to_f32(), learner.student[ParamId(i)].to_f32(), "parameter {i}");
         }

@@ -100,11 +100,12 @@ fn table(result: &RunResult, run: &Path, data: &str, recipe: &Recipe, longer: Op
     let data = shell(data);
     let mut text = match &result.knn {
         Some(t) => format!(
-            "top-1 kNN (k={}) on {}:\n  raw pixels         {:5.1} %\n  untrained network  {:5.1} %\n  \
+            "top-1 kNN (k={}) on {}:\n  raw pixels         {:5.1} %\n  {}  {:5.1} %\n  \
              trained network    {:5.1} %\n\n",
             t.k,
             printable(&t.judged),
             t.raw_pixels,
+            if t.is_given { "at the start     " } else { "untrained network" },
             t.untrained,
             t.trained
         ),

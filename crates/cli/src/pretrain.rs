@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use data::{Census, Source};
 use eval::{EvalError, ReadOptions};
+use ssl::beginning::Beginning;
 use ssl::learner::LearnError;
 use ssl::pretraining::{self, Extras, PretrainError};
-use ssl::recipe::{Facts, RawRecipe, Recipe};
+use ssl::recipe::{Begin, Facts, RawRecipe, Recipe};
 use ssl::{method, view_plan::ViewShape};
 use tensor::DeviceError;
 use train::Outcome;
-use train::run::{CENSUS_FILE, Difference, RunError, RunFolder, RunReader, Vacated};
+use train::run::{CENSUS_FILE, Difference, INITIAL_FILE, RunError, RunFolder, RunReader, Vacated};
 
 use crate::args::PretrainArgs;
+use crate::beginning;
 use crate::collapse;
 use crate::conclusion;
 use crate::description;
@@ -36,6 +38,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         signals::stop_with(parent)?;
     }
     let asked = as_begun(args.recipe.asked(args.device.thread_count()?)?, args.out.as_deref())?;
+    let (asked, beginning) = beginning::of(args, asked)?;
     let device = args.device.choose_for_training(asked.residual_stream())?;
     let (train, facts) = args.recipe.open(&asked)?;
     let named_out =
@@ -49,7 +52,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         None => default_out(&args.recipe.data, &args.recipe.resolve(fitted.clone(), &facts, &[])?),
     };
     let fitted = as_begun(fitted, Some(&out))?;
-    let command = Command { args, asked, fitted, device, train, facts, out };
+    let command = Command { args, asked, fitted, beginning, device, train, facts, out };
     let (mut vacated, mut heard) = (None, None);
     loop {
         match command.attempt(vacated.take(), &mut heard)? {
@@ -81,6 +84,8 @@ struct Command<'a> {
     asked: RawRecipe,
     /// What was asked for, and what makes it fit into the time.
     fitted: RawRecipe,
+    /// The weights to begin with; none where they are drawn.
+    beginning: Option<Arc<Beginning>>,
     device: Chosen,
     train: Arc<dyn Source>,
     facts: Facts,
@@ -96,6 +101,10 @@ impl Command<'_> {
             None => RunFolder::attempts_in(out)?,
         };
         let recipe = args.recipe.resolve(self.fitted.clone(), facts, &attempts)?;
+        let beginning = &self.beginning;
+        if recipe.begin() != Begin::Drawn && beginning.is_none() {
+            return Err(CliError::NoBeginning { begin: recipe.begin() });
+        }
         let method = method::of(&recipe);
         let read = ReadOptions { workers: workers(args)?, ..Default::default() };
         // Before there is a folder that holds these settings.
@@ -116,6 +125,9 @@ impl Command<'_> {
         if !out.join(CENSUS_FILE).exists() {
             folder.write(CENSUS_FILE, &Census::of(&**train).to_bytes())?;
         }
+        if let Some(beginning) = beginning.as_ref().filter(|_| !out.join(INITIAL_FILE).exists()) {
+            folder.write(INITIAL_FILE, &beginning.to_safetensors()?)?;
+        }
         introduce(device, &train.describe(), &recipe, out, attempts.len());
         for difference in folder.changed() {
             output::note(&format!("changed from here on: {difference}"));
@@ -124,7 +136,8 @@ impl Command<'_> {
         let watched: Vec<_> = std::iter::once(train).chain(held_out.as_ref().ok()).cloned().collect();
         let knn = online_knn::of_recipe(&recipe, train.clone(), held_out, read, args.device.host(&device.device)?)?;
         let evaluated = knn.as_ref().map(|_| evaluated_at_once(&recipe, read));
-        let extras = Extras { evaluated, description: description::of_recipe(&recipe)? };
+        let (beginning, description) = (beginning.clone(), description::of_recipe(&recipe)?);
+        let extras = Extras { evaluated, beginning, description };
 
         let (console, stop) = match heard {
             Some(heard) => heard,
@@ -137,9 +150,10 @@ impl Command<'_> {
         console.reopen();
         let faster = |images_per_second| time_budget::under_an_hour(asked, facts, &recipe, images_per_second);
         let mut terminal = Terminal::new(console, recipe.epochs(), recipe.batch_size(), &faster).watching(watched);
-        let mut knn = OnlineEvaluation::new(knn);
+        let mut knn = OnlineEvaluation::new(knn, &recipe);
         let opened = pretraining::open(&device.device, &recipe, &*method, folder, train.clone(), extras, &mut terminal);
         let trained = opened.map_err(CliError::from).and_then(|mut trainer| {
+            knn.start = online_knn::logged_start(&RunReader::open(out)?)?;
             terminal.begin(trainer.step(), recipe.total_steps(), &device.device.describe());
             let outcome = trainer.run(&mut terminal, &mut knn, &|| stop.requested())?;
             Ok((trainer, outcome))
@@ -172,11 +186,13 @@ impl Command<'_> {
                 conclusion::export(&trainer, &recipe, step)?;
                 ended.stopped(&trainer, stop).map(Next::Ended)
             }
-            Outcome::Finished => match conclusion::finish(&trainer, &recipe, &knn, &|| stop.requested()) {
-                Ok(result) => ended.print(&result).map(Next::Ended),
-                Err(CliError::Eval(EvalError::Stopped)) => ended.stopped(&trainer, stop).map(Next::Ended),
-                Err(error) => Err(error),
-            },
+            Outcome::Finished => {
+                match conclusion::finish(&trainer, &recipe, &knn, self.beginning.as_deref(), &|| stop.requested()) {
+                    Ok(result) => ended.print(&result).map(Next::Ended),
+                    Err(CliError::Eval(EvalError::Stopped)) => ended.stopped(&trainer, stop).map(Next::Ended),
+                    Err(error) => Err(error),
+                }
+            }
         }
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use eval::{InputSpec, Normalization};
-use model::weights::{HeadsFrom, LoadOptions, LoadedVit, NetworkRole, Packing, WeightsError, WeightsFile};
+use model::weights::{
+    HeadsFrom, LoadOptions, LoadedVit, NetworkRole, POSITION_RULES, Packing, WeightsError, WeightsFile,
+};
 use ssl::recipe::{self, Recipe};
 use ssl::setup::vit_config;
 use tensor::Device;
@@ -152,6 +154,7 @@ fn of_run(
         image: Some(config.image),
         heads: Some(config.heads),
         interpolation: Some(asked.positions.unwrap_or(config.extras.interpolation)),
+        norm_epsilon: Some(config.extras.norm_epsilon),
     };
     let loaded = WeightsFile::open(file)?.load_vit(&options, device)?;
     let said = description::of_recipe(recipe)?.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
@@ -178,6 +181,9 @@ fn of_file(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights,
     let heads = asked.heads.map(|heads| heads as usize);
     // A checkpoint's own description is not where the loader looks for it.
     let of_checkpoint = is_checkpoint.then(|| said.get("heads")?.parse().ok()).flatten();
+    let rule_said = || POSITION_RULES.iter().find(|(name, _)| said.get("positions").is_some_and(|said| said == name));
+    let positions = is_checkpoint.then(rule_said).flatten().map(|(_, rule)| *rule);
+    let norm_epsilon = is_checkpoint.then(|| said.get("norm_epsilon")?.parse().ok()).flatten();
     if let (Some(given), Some(said)) = (heads, of_checkpoint.filter(|&said| Some(said) != heads)) {
         return Err(WeightsError::OtherHeads { path: path.to_owned(), given, said }.into());
     }
@@ -185,7 +191,8 @@ fn of_file(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights,
         role: asked.which,
         image: input.map(|input| input.size),
         heads: heads.or(of_checkpoint),
-        interpolation: asked.positions,
+        interpolation: asked.positions.or(positions),
+        norm_epsilon,
     };
     // Where nothing says which grid the positions are for, the size that is asked for may: nothing else is known.
     let is_unknown_grid = |error: &WeightsError| matches!(error, WeightsError::Grid { .. });
@@ -232,7 +239,7 @@ fn newest_checkpoint(run: &RunReader) -> Result<Checkpoint, CliError> {
 }
 
 /// The folder of the run that a file is a checkpoint of; none for any other file.
-fn run_of_checkpoint(path: &Path) -> Option<PathBuf> {
+pub fn run_of_checkpoint(path: &Path) -> Option<PathBuf> {
     let absolute = std::path::absolute(path).ok()?;
     let run = absolute.parent()?.parent()?;
     let checkpoints = RunReader::open(run).ok()?.checkpoints().ok()?;

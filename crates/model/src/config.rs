@@ -37,6 +37,11 @@ impl Arch {
         self.dim_depth().0
     }
 
+    /// Number of blocks.
+    pub fn depth(self) -> usize {
+        self.dim_depth().1
+    }
+
     fn dim_depth(self) -> (usize, usize) {
         match self {
             Arch::Nano => (64, 4),

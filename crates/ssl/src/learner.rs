@@ -9,6 +9,8 @@ use train::state::{SavedState, State, StateError};
 use train::step::{self, StepReport, Trained};
 use train::{Position, StepError};
 
+use crate::beginning::{Beginning, Taken};
+use crate::layer_decay::BackboneLearning;
 use crate::method::{Method, Networks, StepPart};
 use crate::view_plan::ViewPlan;
 
@@ -42,6 +44,8 @@ pub struct LearnerOptions {
     pub optimizer: OptimizerOptions,
     /// How it begins.
     pub start: Start,
+    /// How fast it learns beside its heads.
+    pub backbone: BackboneLearning,
     /// Seed of the initial weights.
     pub seed: u64,
     /// Parts in which the images of a step are taken one after another; their gradients are added up.
@@ -114,10 +118,20 @@ impl<M: Method + ?Sized> Learner<M> {
         let teacher = student.duplicate();
         let gradient = student.zeros_like();
         let specs = layout.specs().iter().enumerate();
-        let treatments = specs.map(|(i, spec)| method.treatment(ParamId(i), spec)).collect();
+        let (learning, depth) = (options.backbone, options.vit.depth);
+        let treatment = |(i, spec)| learning.treatment(method.treatment(ParamId(i), spec), spec, depth);
+        let treatments = specs.map(treatment).collect();
         let optimizer = Optimizer::new(&student, treatments, options.optimizer);
         let (device, accumulate, reduce) = (device.clone(), options.accumulate.max(1), Box::new(Alone));
         Ok(Self { device, layout, vit, student, teacher, gradient, optimizer, method, views, reduce, accumulate })
+    }
+
+    /// Begins with given weights in place of drawn ones, as far as they fit.
+    pub fn begin_with(&mut self, beginning: &Beginning) -> Taken {
+        let Self { layout, vit, student, teacher, method, optimizer, .. } = self;
+        let taken = beginning.put_into(layout, vit.config(), student, teacher, method.centers_mut());
+        optimizer.begin_at(student);
+        taken
     }
 
     /// The parameters by name.
@@ -161,7 +175,7 @@ impl<M: Method + ?Sized> Learner<M> {
     pub fn step(&mut self, input: &StepInput<'_>, at: Position, values: &StepValues) -> Result<StepReport, StepError> {
         let device = self.device.clone();
         device.run(|| {
-            let loss = self.compute_gradient(input, at);
+            let loss = self.compute_gradient(input, at, values.waiting_lr != 0.0);
             let Self { layout, student, gradient, teacher, optimizer, reduce, .. } = self;
             let trained = Trained { layout, weights: student, gradient, teacher: Some(teacher) };
             let report = step::complete(loss, trained, optimizer, values, &device, &mut **reduce)?;
@@ -171,7 +185,12 @@ impl<M: Method + ?Sized> Learner<M> {
     }
 
     /// Puts the gradient of the loss into `self.gradient`; returns the loss.
-    fn compute_gradient(&mut self, input: &StepInput<'_>, at: Position) -> Result<f64, StepError> {
+    fn compute_gradient(
+        &mut self,
+        input: &StepInput<'_>,
+        at: Position,
+        backbone_learns: bool,
+    ) -> Result<f64, StepError> {
         self.gradient.clear();
         self.method.start_step();
         let StepInput { groups, keys, drop_path } = *input;
@@ -195,7 +214,7 @@ impl<M: Method + ?Sized> Learner<M> {
             for part in 0..parts {
                 let (views, images, some) = of_part(part);
                 let drop_path = some.as_ref().or(drop_path);
-                let part = StepPart { views, keys: &keys[images], step_images, drop_path, at };
+                let part = StepPart { views, keys: &keys[images], step_images, drop_path, at, backbone_learns };
                 self.method.survey(&networks, &part)?;
             }
             self.method.end_survey(&mut *self.reduce)?;
@@ -203,7 +222,7 @@ impl<M: Method + ?Sized> Learner<M> {
         for part in 0..parts {
             let (views, images, some) = of_part(part);
             let drop_path = some.as_ref().or(drop_path);
-            let part = StepPart { views, keys: &keys[images], step_images, drop_path, at };
+            let part = StepPart { views, keys: &keys[images], step_images, drop_path, at, backbone_learns };
             loss += self.method.add_gradient(&networks, &part, &mut *self.reduce, &mut self.gradient)?;
         }
         Ok(loss)

@@ -6,13 +6,16 @@
 //! - [`view_plan`]: which views a step has and which network sees which.
 //! - [`target`], [`loss`], [`sinkhorn`], [`koleo`]: the teacher's side of a loss, and the loss.
 //! - [`learner`]: student, teacher and the step that trains them.
+//! - [`beginning`], [`layer_decay`]: weights to begin with instead of drawn ones, and how fast their layers learn.
 //! - [`schedule`], [`health`], [`memory`]: what changes with time, whether the run learns, what it needs.
 //! - [`cost`], [`trial`]: what a step costs, by count and by the clock.
 //! - [`pretraining`]: all of it as the loop of [`train`] takes it.
 
+pub mod beginning;
 pub mod cost;
 pub mod health;
 pub mod koleo;
+pub mod layer_decay;
 pub mod learner;
 pub mod loss;
 pub mod mask;

@@ -80,7 +80,7 @@ fn rehearse(planner: &Device, need: &MemoryNeed<'_>) -> Result<usize, LearnError
     let normal = vec![1.0; views.iter().chain(&need.evaluated).map(|v| v.channels).max().unwrap_or(0)];
     let images: Vec<Vec<u8>> = views.iter().map(|v| vec![0; v.bytes()]).collect();
     let groups: Vec<Pixels<'_>> = views.iter().zip(&images).map(|(v, bytes)| pixels(v, bytes, &normal)).collect();
-    let values = StepValues { lr: 0.0, weight_decay: 0.0, momentum: 1.0, frozen: false };
+    let values = StepValues { lr: 0.0, weight_decay: 0.0, momentum: 1.0, frozen: false, waiting_lr: 1.0 };
     let rows = need.method.views().seen_by(Viewer::Student).len() * need.batch;
     let drop_path = DropPath::all_taken(need.drop_path, need.options.vit.depth, rows);
     let keys = vec![0; need.batch];
@@ -138,7 +138,9 @@ pub fn estimate_on_cpu(device: &Device, need: &MemoryNeed<'_>) -> Result<usize, 
     // for the backward pass, which holds the weights beside their gradient; rounded up by an eighth at most.
     let pairs = views.iter().map(|v: &ViewShape| vit.tokens((v.height, v.width)).pow(2)).max().unwrap_or(0);
     let of_threads = 3 * pairs * device.threads() / 8 * 9;
-    let values = COPIES * parameters + tokens * of_token + outputs + of_threads;
+    // What a pull leads back to is a copy of its own.
+    let copies = COPIES + usize::from(options.optimizer.pull > 0.0);
+    let values = copies * parameters + tokens * of_token + outputs + of_threads;
     Ok(values * size_of::<f32>() + (PREFETCH + 1) * pixels)
 }
 
@@ -179,9 +181,10 @@ mod tests {
             frozen_epochs: 0,
             koleo_weight: 0.0,
         };
-        let optimizer = OptimizerOptions { adam: AdamW::default(), clip: 3.0 };
+        let optimizer = OptimizerOptions { adam: AdamW::default(), clip: 3.0, pull: 0.0 };
         (
             LearnerOptions {
+                backbone: Default::default(),
                 vit,
                 optimizer,
                 start: Default::default(),
@@ -250,7 +253,7 @@ mod tests {
             shapes.iter().map(|s| (0..s.bytes()).map(|i| (i * 7 % 251) as u8).collect()).collect();
         let groups: Vec<Pixels<'_>> =
             shapes.iter().zip(&images).map(|(s, bytes)| pixels(s, bytes, &[0.5; 3])).collect();
-        let values = StepValues { lr: 1e-4, weight_decay: 0.0, momentum: 0.99, frozen: false };
+        let values = StepValues { lr: 1e-4, weight_decay: 0.0, momentum: 0.99, frozen: false, waiting_lr: 1.0 };
         let keys: Vec<u64> = (0..batch as u64).collect();
         let input = StepInput { groups: &groups, keys: &keys, drop_path: None };
         let mut learner = Learner::new(&device, options, |l, v, d| method.build(l, v, d)).unwrap();

@@ -13,6 +13,7 @@ use train::run::{Record, RunFolder};
 use train::state::{SavedState, State, StateError};
 use train::{Condition, Monitor, Position, StepError, StepRecord, TrainError, Trainable, Trainer};
 
+use crate::beginning::Beginning;
 use crate::health::{Course, Moment, RANK_ROWS, effective_rank};
 use crate::learner::{LearnError, Learner, StepInput};
 use crate::memory::{MemoryNeed, plan_and_reserve};
@@ -30,6 +31,8 @@ pub const NETWORK: &str = "network";
 pub struct Extras {
     /// The images whose features an evaluation between the steps computes at once.
     pub evaluated: Option<ViewShape>,
+    /// The weights that the run begins with; none where they are drawn.
+    pub beginning: Option<Arc<Beginning>>,
     /// What the run's checkpoints say of the network, so that one of them alone can be used: a text for each key.
     pub description: Vec<(&'static str, String)>,
 }
@@ -69,7 +72,7 @@ pub fn open(
     extras: Extras,
     monitor: &mut dyn Monitor,
 ) -> Result<Trainer<Pretraining>, PretrainError> {
-    let Extras { evaluated, description } = extras;
+    let Extras { evaluated, beginning, description } = extras;
     let options = learner_options(recipe).map_err(LearnError::from)?;
     let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
     let run = loop_options(recipe);
@@ -79,7 +82,13 @@ pub fn open(
     if let Some(plan) = plan_and_reserve(device, &need)? {
         monitor.say(&plan.in_words());
     }
-    let pretraining = Pretraining { description, ..Pretraining::new(device, recipe, method)? };
+    let mut pretraining = Pretraining { description, ..Pretraining::new(device, recipe, method)? };
+    if let Some(beginning) = &beginning {
+        let taken = pretraining.learner.begin_with(beginning);
+        if folder.is_new() {
+            monitor.say(&format!("began with {taken}"));
+        }
+    }
     Ok(Trainer::open(pretraining, run, folder, source, monitor)?)
 }
 

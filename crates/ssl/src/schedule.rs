@@ -15,6 +15,8 @@ pub struct Schedules {
     pub weight_decay: Curve,
     /// Momentum m of the teacher, t <- m t + (1 - m) s.
     pub momentum: Curve,
+    /// Steps in which the backbone is held still while heads warm up. In as many more its learning rate rises to its own.
+    pub backbone_held: u64,
 }
 
 impl Schedules {
@@ -30,6 +32,7 @@ impl Schedules {
             lr: cosine(recipe.peak_lr(), recipe.min_lr(), total, warmup),
             weight_decay: cosine(recipe.weight_decay(), recipe.weight_decay_end(), total, 0),
             momentum: cosine(recipe.momentum_teacher(), recipe.momentum_teacher_end(), total, 0),
+            backbone_held: recipe.backbone_held_steps(),
         }
     }
 
@@ -43,6 +46,17 @@ impl Schedules {
             lr: cosine_from(recipe.warmup_start() * peak, peak, end, horizon, warmup),
             weight_decay: cosine(recipe.weight_decay(), recipe.weight_decay_end(), horizon, 0),
             momentum: Curve::Ramp { from: momentum.0, to: momentum.1, points: horizon + 1 },
+            backbone_held: recipe.backbone_held_steps(),
+        }
+    }
+
+    /// What the learning rate of the backbone is multiplied by: its moments are those of nothing when it is let go, so that
+    /// it rises evenly from there.
+    fn waiting_lr(&self, step: u64) -> f64 {
+        match (step.checked_sub(self.backbone_held), self.backbone_held) {
+            (_, 0) => 1.0,
+            (None, _) => 0.0,
+            (Some(since), held) => ((since + 1) as f64 / held as f64).min(1.0),
         }
     }
 
@@ -53,6 +67,7 @@ impl Schedules {
             weight_decay: self.weight_decay.at(at.step),
             momentum: self.momentum.at(at.step),
             frozen,
+            waiting_lr: self.waiting_lr(at.step),
         }
     }
 }
@@ -141,6 +156,15 @@ mod tests {
         assert_eq!((temperature.at(0), temperature.at(29)), (0.04, 0.07));
         assert_eq!((temperature.at(30), temperature.at(799)), (0.07, 0.07));
         close(temperature.at(1), 0.04 + 0.03 / 29.0, 1e-17);
+    }
+
+    #[test]
+    fn the_backbone_waits_while_heads_warm_up_and_then_rises_as_long() {
+        let schedules = Schedules { backbone_held: 4, ..small_800() };
+        let factor: Vec<f64> =
+            (0..10).map(|step| schedules.at(Position { step, epoch: 0 }, false).waiting_lr).collect();
+        assert_eq!(factor, [0.0, 0.0, 0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0, 1.0]);
+        assert_eq!(small_800().at(Position { step: 0, epoch: 0 }, false).waiting_lr, 1.0);
     }
 
     #[test]

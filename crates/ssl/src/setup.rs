@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use data::LoaderConfig;
 use data::views::MultiCrop;
-use model::{ConfigError, HeadConfig, VitConfig};
+use model::{ConfigError, Extras, HeadConfig, VitConfig};
 use tensor::ops::AdamW;
 use train::optimizer::OptimizerOptions;
 use train::{LoopOptions, Patience};
 
+use crate::layer_decay::BackboneLearning;
 use crate::learner::LearnerOptions;
-use crate::recipe::{MethodName, OnCollapse, Recipe};
+use crate::recipe::{Begin, MethodName, OnCollapse, Recipe};
 
 /// Batches prepared ahead.
 pub(crate) const PREFETCH: usize = 4;
@@ -23,7 +24,14 @@ const RECORDS: u64 = 3;
 /// The backbone of a recipe.
 pub fn vit_config(recipe: &Recipe) -> Result<VitConfig, ConfigError> {
     let size = recipe.global_size();
-    VitConfig::new(recipe.arch(), recipe.patch_size(), (size.height, size.width), recipe.channels())
+    let config = VitConfig::new(recipe.arch(), recipe.patch_size(), (size.height, size.width), recipe.channels())?;
+    let extras = Extras {
+        registers: recipe.registers(),
+        layer_scale: recipe.layer_scale(),
+        interpolation: recipe.positions(),
+        norm_epsilon: recipe.norm_epsilon(),
+    };
+    Ok(VitConfig { extras, ..config })
 }
 
 /// The head of a recipe.
@@ -45,8 +53,10 @@ pub fn learner_options(recipe: &Recipe) -> Result<LearnerOptions, ConfigError> {
         optimizer: OptimizerOptions {
             adam: AdamW { beta1: recipe.adam_beta1(), beta2: recipe.adam_beta2(), epsilon: recipe.adam_eps() },
             clip: recipe.clip_grad(),
+            pull: recipe.pull(),
         },
         start: recipe.start(),
+        backbone: BackboneLearning { lr: recipe.backbone_lr(), layer_decay: recipe.layer_decay() },
         seed: recipe.seed(),
         accumulate: recipe.accumulate(),
         checkpoint_activations: recipe.checkpoint_activations(),
@@ -91,6 +101,8 @@ pub fn loop_options(recipe: &Recipe) -> LoopOptions {
         epochs: recipe.epochs() as u64,
         log_every: recipe.log_every() as u64,
         evaluate_every: recipe.knn_every() as u64,
+        // What was given may be lost; what was drawn has nothing to lose.
+        evaluate_start: recipe.begin() != Begin::Drawn && recipe.knn_every() > 0,
         save_every: Duration::from_secs_f64(recipe.checkpoint_minutes() * 60.0),
         patience: (recipe.on_collapse() != OnCollapse::Continue)
             .then(|| Patience { steps: recipe.total_steps().div_ceil(PART_OF_RUN), records: RECORDS }),

@@ -39,7 +39,9 @@ pub fn seconds_per_step(
     let mut begun = Instant::now();
     for step in 0..MOST_STEPS + PREFETCH as u64 {
         let Some(fed) = feed.next_batch().map_err(TrainError::from)? else { break };
-        let at = Position { step, epoch: step / recipe.steps_per_epoch() };
+        // As the steps are once heads have warmed up: those before are cheaper.
+        let step_of_run = recipe.backbone_held_steps() + step;
+        let at = Position { step: step_of_run, epoch: step_of_run / recipe.steps_per_epoch() };
         trained.step(&fed, at).map_err(TrainError::from)?;
         feed.recycle(fed);
         taken += 1;

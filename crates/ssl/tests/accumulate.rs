@@ -100,7 +100,7 @@ fn learner(method: &dyn MethodSpec, accumulate: usize) -> Learner {
 
 /// Trains on the images `from..to` of each step's batch. Losses, and at the end all weights.
 fn train(mut learner: Learner, from: usize, to: usize) -> (Vec<f64>, Vec<f64>) {
-    let values = StepValues { lr: 1e-2, weight_decay: 0.1, momentum: 0.9, frozen: false };
+    let values = StepValues { lr: 1e-2, weight_decay: 0.1, momentum: 0.9, frozen: false, waiting_lr: 1.0 };
     let mut losses = Vec::new();
     for step in 0..4u64 {
         let key = |view: usize, image: usize| Key::new(step, Purpose::Bench).sample(image as u64).view(view as u32);

@@ -236,7 +236,7 @@ fn steps(d: &Device, planned: bool, ahead: bool, drop_path: f64) -> Vec<(String,
             (0..(2 + LOCALS) * BATCH).map(|s| Key::new(0, Purpose::DropPath).epoch(step as u64).sample(s as u64));
         let drop_path = (drop_path > 0.0).then(|| DropPath::draw(drop_path, depth, keys));
         let input = StepInput { groups: &groups, keys: &[0; BATCH], drop_path: drop_path.as_ref() };
-        let values = StepValues { lr: 5e-4, weight_decay: 0.04, momentum: 0.99, frozen: false };
+        let values = StepValues { lr: 5e-4, weight_decay: 0.04, momentum: 0.99, frozen: false, waiting_lr: 1.0 };
         let report = learner.step(&input, Position { step: step as u64, epoch: 1 }, &values).unwrap();
         let squares = |set| digest(ops::squared_norms(set).into_iter().map(|x| x as f32));
         found.push((format!("step {step}: loss"), digest([report.loss as f32])));

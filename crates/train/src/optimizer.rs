@@ -1,5 +1,5 @@
-//! AdamW with a treatment for each parameter: decayed or not, clipped by tensor or by the norm of all, frozen at first;
-//! the teacher follows in the same pass.
+//! AdamW with a treatment for each parameter: decayed or not, clipped by tensor or by the norm of all, frozen at first,
+//! waiting for others, pulled towards where it began; the teacher follows in the same pass.
 
 use model::{Layout, ParamSpec};
 use tensor::ParamSet;
@@ -24,6 +24,11 @@ pub struct Treatment {
     pub lr_factor: f64,
     /// Whether it stays as it is in the steps that say so ([`StepValues::frozen`]): no gradient, no decay, no moments.
     pub frozen_at_first: bool,
+    /// Whether it waits until others have warmed up: its learning rate has a factor of its own
+    /// ([`StepValues::waiting_lr`]), and at zero nothing of it moves, its teacher included.
+    pub waits: bool,
+    /// Whether it is pulled towards where it began ([`OptimizerOptions::pull`]).
+    pub pulled: bool,
     /// Whether the teacher, where there is one, follows it.
     pub followed: bool,
 }
@@ -49,6 +54,8 @@ impl Treatment {
             clip: Clip::ByTensor,
             lr_factor: 1.0,
             frozen_at_first: false,
+            waits: false,
+            pulled: false,
             followed: true,
         }
     }
@@ -61,6 +68,9 @@ pub struct OptimizerOptions {
     pub adam: AdamW,
     /// Largest norm of a gradient that is clipped; 0 for no limit.
     pub clip: f64,
+    /// Strength of the pull of a weight w towards w0, where it began: before each step w <- w - lr pull (w - w0), with the
+    /// learning rate of that weight. 0 for none.
+    pub pull: f64,
 }
 
 /// The scheduled values of one step.
@@ -74,6 +84,8 @@ pub struct StepValues {
     pub momentum: f64,
     /// Whether parameters that are frozen at first stay as they are.
     pub frozen: bool,
+    /// What the learning rate of parameters that wait is multiplied by; at 0 they are held still.
+    pub waiting_lr: f64,
 }
 
 /// Moments and step counts.
@@ -87,6 +99,8 @@ pub struct Optimizer {
     second: ParamSet,
     /// Steps that each parameter has seen.
     steps: Vec<u64>,
+    /// Where the weights began, if they are pulled there. No step changes it.
+    begun: Option<ParamSet>,
 }
 
 /// Gradient norms of a step, before clipping.
@@ -108,7 +122,15 @@ impl Optimizer {
     pub fn new(like: &ParamSet, treatments: Vec<Treatment>, options: OptimizerOptions) -> Self {
         assert_eq!(treatments.len(), like.len(), "one treatment for each parameter");
         let steps = vec![0; like.len()];
-        Self { options, treatments, first: like.zeros_like(), second: like.zeros_like(), steps }
+        let is_pulled = options.pull > 0.0 && treatments.iter().any(|t| t.pulled);
+        let begun = is_pulled.then(|| like.duplicate());
+        Self { options, treatments, first: like.zeros_like(), second: like.zeros_like(), steps, begun }
+    }
+
+    /// Says anew where the weights begin, if they are pulled there.
+    pub fn begin_at(&mut self, weights: &ParamSet) {
+        let pairs = self.begun.iter_mut().flat_map(|begun| begun.tensors_mut().iter_mut().zip(weights.iter()));
+        pairs.for_each(|(begun, weight)| begun.copy_from(weight));
     }
 
     /// The first moment of each parameter: the mean of its gradients.
@@ -144,9 +166,10 @@ impl Optimizer {
         let mut report = GradientReport::default();
         let mut total = 0.0;
         let mut updates = Vec::with_capacity(norms.len());
-        let global = self.coefficient(self.global_norm(&norms));
+        let is_held = |t: &Treatment| t.waits && values.waiting_lr == 0.0;
+        let global = self.coefficient(self.global_norm(&norms, is_held));
         for (i, (&norm, treatment)) in norms.iter().zip(&self.treatments).enumerate() {
-            if !treatment.trained {
+            if !treatment.trained || is_held(treatment) {
                 updates.push(ParameterUpdate::Freeze);
                 continue;
             }
@@ -162,7 +185,7 @@ impl Optimizer {
                 ParameterUpdate::Freeze
             } else {
                 ParameterUpdate::Train {
-                    lr: treatment.lr_factor * values.lr,
+                    lr: treatment.lr_factor * values.lr * if treatment.waits { values.waiting_lr } else { 1.0 },
                     decay: if treatment.decays { values.weight_decay } else { 0.0 },
                     clip: coefficient.min(1.0),
                     t: self.steps[i] + 1,
@@ -172,14 +195,33 @@ impl Optimizer {
         for (steps, update) in self.steps.iter_mut().zip(&updates) {
             *steps += u64::from(*update != ParameterUpdate::Freeze);
         }
+        self.pull(weights, gradient, &updates);
         // A momentum of one leaves a teacher where it is.
+        let follows = |t: &Treatment| t.followed && !is_held(t);
         let momentum: Vec<f64> =
-            self.treatments.iter().map(|t| if t.followed { values.momentum } else { 1.0 }).collect();
+            self.treatments.iter().map(|t| if follows(t) { values.momentum } else { 1.0 }).collect();
         let teacher = teacher.map(|weights| Teacher { weights, momentum: &momentum });
         let (first, second) = (&mut self.first, &mut self.second);
         ops::adamw_and_average(weights, gradient, first, second, &updates, &self.options.adam, teacher);
         report.norm = total.sqrt();
         Ok(report)
+    }
+
+    /// Moves each weight that is pulled a part of its way back to where it began. That is what a teacher does that follows
+    /// a student: here the weights follow where they began, which stays.
+    fn pull(&mut self, weights: &mut ParamSet, gradient: &ParamSet, updates: &[ParameterUpdate]) {
+        let Self { options, treatments, first, second, begun, .. } = self;
+        let Some(begun) = begun else { return };
+        let share = |(update, treatment): (&ParameterUpdate, &Treatment)| match update {
+            ParameterUpdate::Train { lr, .. } if treatment.pulled => (lr * options.pull).min(1.0),
+            _ => 0.0,
+        };
+        let momentum: Vec<f64> = updates.iter().zip(treatments.iter()).map(share).map(|share| 1.0 - share).collect();
+        if momentum.iter().any(|&m| m != 1.0) {
+            let still = vec![ParameterUpdate::Freeze; updates.len()];
+            let followers = Some(Teacher { weights, momentum: &momentum });
+            ops::adamw_and_average(begun, gradient, first, second, &still, &options.adam, followers);
+        }
     }
 
     /// The norm of each tensor's gradient, if those of all that are trained are finite.
@@ -193,8 +235,8 @@ impl Optimizer {
         }
     }
 
-    fn global_norm(&self, norms: &[Norm]) -> f64 {
-        let shared = |t: &Treatment| t.trained && t.clip == Clip::ByGlobalNorm;
+    fn global_norm(&self, norms: &[Norm], is_held: impl Fn(&Treatment) -> bool) -> f64 {
+        let shared = |t: &Treatment| t.trained && !is_held(t) && t.clip == Clip::ByGlobalNorm;
         norms.iter().zip(&self.treatments).filter(|(_, t)| shared(t)).map(|(norm, _)| norm.square).sum::<f64>().sqrt()
     }
 

@@ -20,7 +20,7 @@ use crate::state::{SavedState, State};
 use crate::step;
 use crate::substitutes::Substitutes;
 use crate::trainable::{Position, StepRecord, Trainable};
-use crate::watch::{Evaluator, Monitor, Progress};
+use crate::watch::{Evaluation, Evaluator, Monitor, Progress};
 
 /// Share of the time spent waiting for data from which on that is worth a word.
 const MUCH_WAITING: f64 = 0.2;
@@ -38,6 +38,8 @@ pub struct LoopOptions {
     pub log_every: u64,
     /// Epochs between two evaluations; 0 for none. The last epoch is evaluated in any case where others are.
     pub evaluate_every: u64,
+    /// Whether what the run begins with is evaluated before the first step.
+    pub evaluate_start: bool,
     /// Time between two checkpoints.
     pub save_every: Duration,
     /// How long a collapse must last before it ends the run; none for a run that goes on in any case.
@@ -210,6 +212,10 @@ impl<T: Trainable> Trainer<T> {
         if let Some(collapsed) = self.collapsed() {
             return Ok(collapsed);
         }
+        if self.step == 0 && self.options.evaluate_start {
+            let evaluated = self.note_evaluation(evaluator.evaluate_start(&self.trained), 0, monitor);
+            self.together(evaluated)?;
+        }
         let feed = feed.insert(self.feed(per_epoch)?);
         let mut pace = Pace::starting_at(Duration::ZERO);
         let mut last_save = Instant::now();
@@ -361,9 +367,23 @@ impl<T: Trainable> Trainer<T> {
             return Ok(());
         }
         let found = evaluator.evaluate(&self.trained, epoch);
+        self.note_evaluation(found, epoch, monitor)
+    }
+
+    /// Says what an evaluation found, and writes it into the log.
+    fn note_evaluation(
+        &mut self,
+        found: Evaluation,
+        epoch: u64,
+        monitor: &mut dyn Monitor,
+    ) -> Result<(), TrainFailure> {
         self.trained.device().check().map_err(StepError::from)?;
         if !found.words.is_empty() {
-            monitor.say(&format!("epoch {}/{epochs}: {}", epoch + 1, found.words));
+            let when = match self.step {
+                0 => "at the start".to_owned(),
+                _ => format!("epoch {}/{}", epoch + 1, self.options.epochs),
+            };
+            monitor.say(&format!("{when}: {}", found.words));
         }
         if found.numbers.is_empty() {
             return Ok(());

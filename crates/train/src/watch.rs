@@ -47,6 +47,12 @@ pub trait Evaluator<T> {
     /// What `trained` is worth after `epoch`, counted from 0. A failed evaluation is no reason to end a training: it says
     /// so in words.
     fn evaluate(&mut self, trained: &T, epoch: u64) -> Evaluation;
+
+    /// What `trained` is worth before its first step, where that is asked for
+    /// ([`LoopOptions::evaluate_start`](crate::LoopOptions::evaluate_start)).
+    fn evaluate_start(&mut self, _trained: &T) -> Evaluation {
+        Evaluation::default()
+    }
 }
 
 /// For a training that nobody evaluates.

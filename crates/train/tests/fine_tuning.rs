@@ -100,7 +100,8 @@ impl FineTuning {
             ..Treatment::usual(spec)
         };
         let treatments = layout.specs().iter().map(treatment).collect();
-        let optimizer = Optimizer::new(&weights, treatments, OptimizerOptions { adam: AdamW::default(), clip: 1.0 });
+        let optimizer =
+            Optimizer::new(&weights, treatments, OptimizerOptions { adam: AdamW::default(), clip: 1.0, pull: 0.0 });
         let total = EPOCHS * (IMAGES / BATCH) as u64;
         let (lr, last) = (cosine(3e-3, 1e-5, total, 10), StepReport::default());
         Self { device, layout, vit, classifier, weights, gradient, optimizer, reduce: Alone, source, lr, last }
@@ -138,7 +139,7 @@ impl FineTuning {
     }
 
     fn values(&self, at: Position) -> StepValues {
-        StepValues { lr: self.lr.at(at.step), weight_decay: 0.05, momentum: 1.0, frozen: false }
+        StepValues { lr: self.lr.at(at.step), weight_decay: 0.05, momentum: 1.0, frozen: false, waiting_lr: 1.0 }
     }
 }
 
@@ -198,7 +199,15 @@ fn open_told(training: FineTuning, folder: &Path, save_every: Duration, to: &mut
         ..MultiCrop::dino()
     };
     let loader = LoaderConfig { batch_size: BATCH, views, max_bad_share: BAD_SHARE, ..LoaderConfig::default() };
-    let options = LoopOptions { loader, epochs: EPOCHS, log_every: 1, evaluate_every: 0, save_every, patience: None };
+    let options = LoopOptions {
+        loader,
+        epochs: EPOCHS,
+        log_every: 1,
+        evaluate_every: 0,
+        evaluate_start: false,
+        save_every,
+        patience: None,
+    };
     let folder = RunFolder::open(folder, &Settings).unwrap();
     let source = training.source.clone();
     Trainer::open(training, options, folder, source, to).unwrap()

@@ -20,6 +20,14 @@ pub struct PretrainArgs {
     /// runs/DATA-METHOD-PROTOTYPES-ARCH, with --minutes runs/DATA-METHOD-PROTOTYPES-M-minutes]
     #[arg(long, help_heading = PLAIN, value_name = "RUN")]
     pub out: Option<PathBuf>,
+    /// Begin with the weights of W in place of drawn ones: the folder of a run, a checkpoint, or a file or folder of DINO,
+    /// DINOv2, iBOT, MSN, timm or Hugging Face. Network and heads are those of W; heads that do not fit begin anew
+    #[arg(long, help_heading = PLAIN, value_name = "W", conflicts_with = "adapt")]
+    pub init: Option<PathBuf>,
+    /// Adapt the backbone of W to these images without ruining it: new heads warm up first with the backbone held still, then
+    /// it learns slowly, its first layers slowest, and is pulled towards where it began
+    #[arg(long, help_heading = PLAIN, value_name = "W")]
+    pub adapt: Option<PathBuf>,
     /// Choose network, views and epochs so that the run ends within about M minutes on this machine: a few steps are tried
     /// first. What is asked for by other flags stays
     #[arg(long, help_heading = PLAIN, value_name = "M", value_parser = minutes)]
@@ -152,6 +160,10 @@ Examples:
       plain DINO instead of DINO-vMF
   dino-vmf pretrain --recipe recipes/synthetic.toml --set epochs=50 --set teacher_temp=0.05
       a recipe with two keys changed
+  dino-vmf pretrain --data photos --adapt dino_deitsmall16_pretrain.pth --epochs 30 --out runs/adapted
+      a released backbone, adapted to a folder; kNN of the start is kept, and a fall below it is said at once
+  dino-vmf pretrain --data photos --init runs/photos --epochs 50 --out runs/more
+      a new run that begins with the weights, heads and centres of another one
 
 Ctrl-C saves and stops; so do SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGALRM and SIGPWR, which batch systems send. The run's
 backbone.safetensors is then the teacher of the last step. The same command again continues, also after a crash or a kill;

@@ -232,7 +232,7 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, CliError>
     let flop = batch as f64 * cost::of_recipe(&recipe).map_or(0.0, |(image, _)| image);
     plan_and_reserve(device, &need)?;
     let mut learner = Learner::new(device, &options, |layout, vit, device| method.build(layout, vit, device))?;
-    let values = StepValues { lr: 1e-4, weight_decay: 0.04, momentum: 0.996, frozen: false };
+    let values = StepValues { lr: 1e-4, weight_decay: 0.04, momentum: 0.996, frozen: false, waiting_lr: 1.0 };
     let plan = method.views();
     let shapes = plan.shapes(batch);
     let images: Vec<Vec<u8>> = (0..).zip(&shapes).map(|(seed, shape)| noise(seed, shape.bytes())).collect();

@@ -106,7 +106,7 @@ mod tests {
         assert!((mixture.concentrations[0] - 20.0).abs() < 1e-12 && (mixture.concentrations[1] - 10.0).abs() < 1e-12);
         assert_eq!(mixture.log_weights, [-(2f64.ln()); 2]);
         // p = 2: C = 1 / (2 pi I_0(kappa)), and I_0(10) = 2815.716628466254.
-        let want = -(2.0 * std::f64::consts::PI * 2815.716_628_466_254).ln();
+        let want = -(2.0 * std::f64::consts::PI * 2_815.716_628_466_254).ln();
         assert!((mixture.log_normalizers[1] - want).abs() < 1e-10);
     }
 }

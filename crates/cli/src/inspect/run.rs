@@ -5,15 +5,16 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use ssl::recipe::{self, MethodName, Recipe};
+use ssl::recipe::{self, Begin, MethodName, Recipe, WeightsDigest};
 use ssl::setup::vit_config;
 use text::{bytes, count, thousands};
-use train::run::{Activity, Attempt, Damage, Identity, RunConfig, RunReader, RunResult};
+use train::run::{Activity, Attempt, Damage, INITIAL_FILE, Identity, RunConfig, RunReader, RunResult};
 
 use super::backbone::BackboneAccount;
 use super::network;
 use crate::description;
 use crate::error::CliError;
+use crate::online_knn;
 use crate::outcome;
 
 /// What there is to tell.
@@ -35,6 +36,8 @@ pub struct RunAccount {
     /// Whether checkpoints were written, and none is there any more.
     are_gone: bool,
     checkpoints: Vec<CheckpointAccount>,
+    /// The accuracy before the first step, of a run that began with given weights.
+    start: Option<f64>,
     /// The last record of a step, and the last one of an evaluation.
     last: Vec<Value>,
     result: Option<RunResult>,
@@ -129,7 +132,12 @@ impl RunAccount {
             checkpoints.push(CheckpointAccount { step, name, bytes: file.metadata().map_or(0, |m| m.len()), problem });
         }
         let (mut logged, mut losses, mut accuracies) = (None, None, None);
+        let start = online_knn::logged_start(&run)?;
         run.each_record(|record| {
+            // Of no step, and of no epoch.
+            if record.get(online_knn::START).is_some() {
+                return;
+            }
             logged = logged.max(record["step"].as_u64());
             let last = if record.get("knn_top1").is_some() { &mut accuracies } else { &mut losses };
             *last = Some(record);
@@ -153,6 +161,7 @@ impl RunAccount {
             total,
             problems,
             is_edited,
+            start,
             state: RunState::of(activity, result.as_ref()),
             last: losses.into_iter().chain(accuracies).collect(),
             logged,
@@ -185,6 +194,12 @@ impl RunAccount {
         let data = format!("{source}{}, {} (the median), {labels}", count(facts.images, "image"), facts.size());
         line(&mut text, "data", &data);
         line(&mut text, "recipe", &summary(recipe));
+        if let WeightsDigest(Some(digest)) = recipe.begin_weights() {
+            let how = if recipe.begin() == Begin::Adapt { "adapted from" } else { "began with" };
+            let top1 =
+                self.start.map_or(String::new(), |top1| format!(", kNN top-1 {top1:.1} % before the first step"));
+            line(&mut text, "start", &format!("{how} given weights ({digest:016x}, {INITIAL_FILE}){top1}"));
+        }
         line(&mut text, "progress", &self.progress());
         for (i, record) in self.last.iter().enumerate() {
             line(&mut text, if i == 0 { "metrics" } else { "" }, &metrics(record));
@@ -204,10 +219,11 @@ impl RunAccount {
                 &mut text,
                 "result",
                 &format!(
-                    "top-1 kNN (k={}) on {}: raw pixels {:.1} %, untrained {:.1} %, trained {:.1} %",
+                    "top-1 kNN (k={}) on {}: raw pixels {:.1} %, {} {:.1} %, trained {:.1} %",
                     knn.k,
                     text::printable(&knn.judged),
                     knn.raw_pixels,
+                    if knn.is_given { "at the start" } else { "untrained" },
                     knn.untrained,
                     knn.trained
                 ),
@@ -279,6 +295,7 @@ impl RunAccount {
             },
             "recipe": recipe,
             "metrics": self.last.first(),
+            "knn_start": self.start,
             "knn_top1": self.last.iter().rev().find_map(|record| record.get("knn_top1")),
             "attempts": self.attempts.iter().map(Attempt::to_json).collect::<Vec<_>>(),
             "checkpoints": self.checkpoints.iter().map(checkpoint).collect::<Vec<_>>(),

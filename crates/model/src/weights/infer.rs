@@ -42,7 +42,10 @@ pub(super) fn config(
     let said = options.interpolation.or(described::interpolation(path, metadata)?);
     let extras = Extras {
         interpolation: said.unwrap_or(matched.extras.interpolation),
-        norm_epsilon: described::norm_epsilon(path, metadata)?.unwrap_or(matched.extras.norm_epsilon),
+        norm_epsilon: match options.norm_epsilon.or(described::norm_epsilon(path, metadata)?) {
+            Some(said) => said,
+            None => matched.extras.norm_epsilon,
+        },
         ..matched.extras
     };
     let config = VitConfig { dim, depth, heads, mlp_dim, patch, image, channels, extras }

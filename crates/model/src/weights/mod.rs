@@ -10,6 +10,7 @@
 //! - `names`: which network a tensor belongs to, and `dialects`: what DINO calls it.
 //! - `matching`: which tensors of the file are the backbone's, and `origin`: how its parameters are made of them.
 //! - `infer`: the network that the shapes describe.
+//! - `heads`: what lies beside a backbone for a training that goes on.
 //! - `described`: what a file says of its network, which shapes do not tell.
 //! - `save`: a backbone as a file, and `outgoing`: under the names of other programs.
 
@@ -50,7 +51,7 @@ pub use values::{Element, Values};
 use crate::{Layout, Vit, VitConfig};
 
 /// What a file does not say about itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LoadOptions {
     /// Which network of a training checkpoint. Where not given: the teacher, or the only one there is.
     pub role: Option<NetworkRole>,
@@ -63,6 +64,9 @@ pub struct LoadOptions {
     /// How positions are interpolated for images of another size. Where neither given nor in the file's metadata, as in
     /// the program whose names the file has.
     pub interpolation: Option<Interpolation>,
+    /// What LayerNorm adds to a variance. Where neither given nor in the file's metadata, as in the program whose names the
+    /// file has.
+    pub norm_epsilon: Option<f64>,
 }
 
 /// A backbone with its weights.

@@ -13,9 +13,10 @@ use train::run::KnnTable;
 use super::movement::Movement;
 use super::progress::{Accuracy, Trend};
 use super::remedy::Remedy;
+use super::start;
 use super::verdict::{CollapseKind, Course, Verdict};
 use super::window::Vitals;
-use crate::recipe::Recipe;
+use crate::recipe::{Begin, Recipe};
 
 /// A run whose teacher has followed its student by less than this has not used what it has learnt.
 const HARDLY: f64 = 1e-3;
@@ -81,6 +82,8 @@ pub enum Kind {
     BelowRawPixels,
     /// The teacher is uniform, chooses one prototype, or features are all alike or ruined by the learning rate.
     Collapsed,
+    /// Worse than the network that was given.
+    WorseThanStart,
     /// The weights are where they began.
     DidNotMove,
     /// Nothing looks wrong, and that says nothing: there are hardly any images, and no labels.
@@ -102,6 +105,7 @@ impl Kind {
             Kind::NoGain => "no_gain",
             Kind::BelowRawPixels => "below_raw_pixels",
             Kind::Collapsed => "collapsed",
+            Kind::WorseThanStart => "worse_than_start",
             Kind::DidNotMove => "did_not_move",
             Kind::TooFewImages => "too_few_images",
             Kind::NoLabelsHealthy => "no_labels_healthy",
@@ -262,16 +266,41 @@ impl<'a> Seen<'a> {
         let hardly = teacher == 0.0 || (teacher < HARDLY * student && !self.is_short());
         hardly.then(|| {
             format!(
-                "the teacher, the network that is kept, stayed at its random start while the student was trained: \
+                "the teacher, the network that is kept, stayed where it began while the student was trained: \
                  momentum_teacher {} does not let it follow. Next: leave momentum_teacher out, or give one such as 0.996",
                 recipe.momentum_teacher()
             )
         })
     }
 
+    /// The judgement on a run that began with given weights: what counts is whether they have become better.
+    fn against_start(&self, found: &Accuracy, is_rising: bool) -> Said {
+        let recipe = self.evidence.recipe;
+        if found.is_worse_than_untrained() {
+            let (start, now) = found.since_start();
+            let advice = format!("Worse than its start: {}. Next: {ANEW}", start::ruined(start, now, recipe));
+            return said(Kind::WorseThanStart, advice);
+        }
+        let epochs = is_rising.then(|| self.longer());
+        if found.beats_untrained() {
+            let next = match epochs {
+                Some(epochs) => format!("more of the same: --epochs {epochs} in another --out"),
+                None => "use its features, as above".to_owned(),
+            };
+            let still = if is_rising { " and was still rising" } else { "" };
+            return Said { kind: Kind::Learnt, advice: format!("Learnt: {found}{still}. Next: {next}"), epochs };
+        }
+        let so_far = format!("{} ({})", found.in_words(), found.with_margin());
+        let next = "nothing is lost, and nothing gained: more images, or a higher backbone_lr with a weaker pull";
+        said(Kind::NoGain, format!("No gain: {so_far}. Next: {next}, in another --out"))
+    }
+
     fn by_accuracy(&self, found: &Accuracy) -> Said {
         let trend = Trend::of(self.evidence.log);
         let is_rising = trend.is_rising(found.margin);
+        if self.evidence.recipe.begin() != Begin::Drawn && found.says_nothing().is_none() {
+            return self.against_start(found, is_rising);
+        }
         if found.beats_both() {
             let epochs = (is_rising || self.is_short()).then(|| self.longer());
             let next = match epochs {

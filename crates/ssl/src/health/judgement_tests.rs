@@ -27,7 +27,7 @@ fn record(step: u64) -> Value {
 }
 
 fn table(raw_pixels: f64, untrained: f64, trained: f64) -> KnnTable {
-    KnnTable { k: 20, judged: String::new(), images: Some(1000), raw_pixels, untrained, trained }
+    KnnTable { k: 20, judged: String::new(), images: Some(1000), raw_pixels, untrained, is_given: false, trained }
 }
 
 const MOVED: Movement = Movement { student: 0.9, teacher: 0.5 };

@@ -9,6 +9,7 @@
 //! - `remedy`: what to change in a run that has collapsed, and why.
 //! - `movement`: how far the weights have come from where they began.
 //! - `progress`: accuracies, and which differences chance explains.
+//! - `start`: whether what was given is being lost.
 //! - `judgement`: what a run is worth at its end, and the next thing to try.
 
 mod judgement;
@@ -18,6 +19,7 @@ mod movement;
 mod progress;
 mod rank;
 mod remedy;
+mod start;
 mod verdict;
 mod window;
 
@@ -26,5 +28,6 @@ pub use movement::Movement;
 pub(crate) use rank::RANK_ROWS;
 pub use rank::effective_rank;
 pub use remedy::Remedy;
+pub use start::fall;
 pub use verdict::{CollapseKind, Course, Finding, Moment, USUAL_LR, Verdict};
 pub use window::{Health, Vitals};

@@ -4,6 +4,7 @@
 use model::{Layout, Start, Vit};
 use tensor::{Device, DeviceError, ParamId, ParamSet};
 
+use crate::beginning::Beginning;
 use crate::learner::{BACKBONE, Learner};
 use crate::method::Method;
 
@@ -17,13 +18,22 @@ pub struct Movement {
 }
 
 impl Movement {
-    /// That of a learner whose weights began so, with this seed.
-    pub fn of<M: Method + ?Sized>(learner: &Learner<M>, start: Start, seed: u64) -> Result<Self, DeviceError> {
+    /// That of a learner whose weights began so, with this seed, or with the weights that were given.
+    pub fn of<M: Method + ?Sized>(
+        learner: &Learner<M>,
+        start: Start,
+        seed: u64,
+        beginning: Option<&Beginning>,
+    ) -> Result<Self, DeviceError> {
         // On the host: a GPU's memory is planned for the steps, and may have no room for a third network.
         let host = Device::cpu(Default::default())?;
         let mut layout = Layout::default();
         let vit = Vit::new(&mut layout, BACKBONE, learner.vit().config().clone());
-        let initial = vit.initial(&layout, start, &host, seed);
+        let mut initial = vit.initial(&layout, start, &host, seed);
+        if let Some(beginning) = beginning {
+            let mut student = initial.duplicate();
+            beginning.put_into(&layout, vit.config(), &mut student, &mut initial, Vec::new());
+        }
         let distance = |weights: &ParamSet| {
             let (mut moved, mut length) = (0.0, 0.0);
             for (i, spec) in layout.specs().iter().enumerate() {
@@ -58,11 +68,11 @@ mod tests {
         let (start, device) = (recipe.start(), Device::cpu(Default::default()).unwrap());
         let (options, method): (LearnerOptions, _) = (learner_options(&recipe).unwrap(), method::of(&recipe));
         let mut learner = Learner::new(&device, &options, |l, v, d| method.build(l, v, d)).unwrap();
-        assert_eq!(Movement::of(&learner, start, 5).unwrap(), Movement { student: 0.0, teacher: 0.0 });
+        assert_eq!(Movement::of(&learner, start, 5, None).unwrap(), Movement { student: 0.0, teacher: 0.0 });
         let id = learner.layout().find("backbone.cls_token").unwrap();
         learner.student[id].copy_from_f32(&[1.0; 64]);
-        let moved = Movement::of(&learner, start, 5).unwrap();
+        let moved = Movement::of(&learner, start, 5, None).unwrap();
         assert!(moved.student > 0.01 && moved.teacher == 0.0, "{moved:?}");
-        assert!(Movement::of(&learner, start, 6).unwrap().teacher > 0.5, "another seed begins elsewhere");
+        assert!(Movement::of(&learner, start, 6, None).unwrap().teacher > 0.5, "another seed begins elsewhere");
     }
 }

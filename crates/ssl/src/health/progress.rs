@@ -14,13 +14,15 @@ pub(super) struct Accuracy {
     raw_pixels: f64,
     untrained: f64,
     trained: f64,
+    /// Whether the network began with given weights.
+    is_given: bool,
     /// A difference that chance may explain: twice its standard error, and at least two images.
     pub(super) margin: f64,
 }
 
 impl Accuracy {
     pub(super) fn of(table: &KnnTable) -> Self {
-        let KnnTable { raw_pixels, untrained, trained, images, .. } = *table;
+        let KnnTable { raw_pixels, untrained, trained, images, is_given, .. } = *table;
         let variance = |percent: f64| (percent / 100.0) * (1.0 - percent / 100.0);
         let margin = match images {
             Some(images @ 1..) => {
@@ -30,7 +32,7 @@ impl Accuracy {
             }
             _ => UNKNOWN_MARGIN,
         };
-        Self { raw_pixels, untrained, trained, margin }
+        Self { raw_pixels, untrained, trained, is_given, margin }
     }
 
     pub(super) fn beats_both(&self) -> bool {
@@ -43,14 +45,14 @@ impl Accuracy {
 
     /// Why these accuracies could not show a gain, however good the features; none where they could.
     pub(super) fn says_nothing(&self) -> Option<String> {
-        let Self { raw_pixels, untrained, trained, margin } = *self;
+        let Self { raw_pixels, untrained, trained, margin, .. } = *self;
         let best = raw_pixels.max(untrained);
         if best == 0.0 && trained == 0.0 {
             return Some("nothing classifies a single image right; are there several images of each class?".to_owned());
         }
         let is_out_of_reach = best + margin >= 100.0 && trained >= best - margin;
         is_out_of_reach.then(|| {
-            let which = if raw_pixels >= untrained { "raw pixels" } else { "the untrained network" };
+            let which = if raw_pixels >= untrained { "raw pixels" } else { self.start() };
             format!("{which} classify so many images right ({best:.1} %) that no gain could be seen on so few images")
         })
     }
@@ -77,7 +79,17 @@ impl Accuracy {
         };
         let pixels = against(self.raw_pixels, "above", "no better than", "below");
         let untrained = against(self.untrained, "better than", "no better than", "worse than");
-        format!("it is {pixels} raw pixels and {untrained} the untrained network")
+        format!("it is {pixels} raw pixels and {untrained} {}", self.start())
+    }
+
+    /// The network before its first step.
+    fn start(&self) -> &'static str {
+        if self.is_given { "the network that it began with" } else { "the untrained network" }
+    }
+
+    /// From what accuracy to which it has come.
+    pub(super) fn since_start(&self) -> (f64, f64) {
+        (self.untrained, self.trained)
     }
 
     /// The numbers, with the difference that says nothing.
@@ -88,8 +100,9 @@ impl Accuracy {
 
 impl fmt::Display for Accuracy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { raw_pixels, untrained, trained, .. } = self;
-        write!(f, "kNN top-1 {trained:.1} %, raw pixels {raw_pixels:.1} %, untrained {untrained:.1} %")
+        let Self { raw_pixels, untrained, trained, is_given, .. } = self;
+        let start = if *is_given { "at the start" } else { "untrained" };
+        write!(f, "kNN top-1 {trained:.1} %, raw pixels {raw_pixels:.1} %, {start} {untrained:.1} %")
     }
 }
 
@@ -137,7 +150,15 @@ mod tests {
     use serde_json::json;
 
     fn accuracy(raw_pixels: f64, untrained: f64, trained: f64, images: Option<u64>) -> Accuracy {
-        Accuracy::of(&KnnTable { k: 20, judged: String::new(), images, raw_pixels, untrained, trained })
+        Accuracy::of(&KnnTable {
+            k: 20,
+            judged: String::new(),
+            images,
+            raw_pixels,
+            untrained,
+            is_given: false,
+            trained,
+        })
     }
 
     #[test]

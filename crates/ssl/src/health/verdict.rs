@@ -30,7 +30,7 @@ pub(super) const SHARP: f64 = 0.04;
 pub struct Course {
     /// Steps in which the learning rate rises.
     pub warmup_steps: u64,
-    /// Steps in which the prototypes stay as they are.
+    /// Steps in which the prototypes, or the backbone, stay as they are.
     pub frozen_steps: u64,
     /// Views that the teacher sees in a step.
     pub teacher_views: u64,
@@ -161,7 +161,10 @@ impl Course {
         let sharpened = SHARP.min(recipe.student_temp() * recipe.sharpening());
         Self {
             warmup_steps: (recipe.warmup_epochs() * per_epoch as f64).round() as u64,
-            frozen_steps: if is_centered { recipe.freeze_last_layer() as u64 * per_epoch } else { 0 },
+            frozen_steps: match is_centered {
+                true => (recipe.freeze_last_layer() as u64 * per_epoch).max(recipe.backbone_held_steps()),
+                false => recipe.backbone_held_steps(),
+            },
             teacher_views: if is_centered { 2 } else { 1 } * recipe.batch_size() as u64,
             lr: recipe.lr(),
             least_lr: recipe.min_lr() * 256.0 / recipe.batch_size() as f64,

@@ -216,7 +216,9 @@ impl Method for Dino {
         let input = VitInput { drop_path: part.drop_path, ..VitInput::images(&views) };
         let (features, saved) = vit.forward(student, device, &input, Tokens::Class)?;
         let (d_features, loss, koleo) = self.class_loss(networks, part, (features, targets), 1.0, gradient)?;
-        vit.backward(student, saved, &d_features, gradient);
+        if part.backbone_learns {
+            vit.backward(student, saved, &d_features, gradient);
+        }
         Ok(loss + koleo)
     }
 
@@ -232,6 +234,10 @@ impl Method for Dino {
         self.step.loss = loss - self.koleo.loss();
         self.health.observe(&self.step.assignments);
         Ok(())
+    }
+
+    fn centers_mut(&mut self) -> Vec<(&'static str, &mut Tensor)> {
+        vec![(CENTER, self.loss.target_mut().center_mut())]
     }
 
     fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Finding) {

@@ -283,7 +283,9 @@ impl Ibot {
         if let Some(own) = &self.own_prototypes {
             koleo += self.koleo.add_gradient(own, student, part.share(), gradient);
         }
-        vit.backward(student, saved, &d_tokens, gradient);
+        if part.backbone_learns {
+            vit.backward(student, saved, &d_tokens, gradient);
+        }
         self.step.class_loss += class_loss / self.options.class_weight;
         self.step.loss += patch_loss / self.options.patch_weight;
         self.step.targets += masks.count() as f64;
@@ -356,6 +358,10 @@ impl Method for Ibot {
     fn treatment(&self, id: ParamId, spec: &ParamSpec) -> Treatment {
         let own = self.own_prototypes.as_ref();
         let of_own = own.and_then(|own| self.options.class.treatment_of(own, id, spec));
+        if id == self.mask_token {
+            // Its gradient comes back through the backbone.
+            return Treatment { waits: true, ..Treatment::usual(spec) };
+        }
         of_own.unwrap_or_else(|| self.class.treatment(id, spec))
     }
 
@@ -395,6 +401,12 @@ impl Method for Ibot {
         self.step = PatchReport { class_loss, loss, entropies, targets, masked, assignments };
         self.loss.target_mut().end_step(reduce)?;
         self.class.end_step(class_loss + self.class.koleo_loss(), reduce)
+    }
+
+    fn centers_mut(&mut self) -> Vec<(&'static str, &mut Tensor)> {
+        let mut centers = self.class.centers_mut();
+        centers.push((PATCH_CENTER, self.loss.target_mut().center_mut()));
+        centers
     }
 
     fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Finding) {

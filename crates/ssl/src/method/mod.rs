@@ -13,7 +13,7 @@ pub mod msn;
 use std::fmt;
 
 use model::{DropPath, Layout, ParamSpec, Tokens, Vit, VitConfig};
-use tensor::{Device, ParamId, ParamSet};
+use tensor::{Device, ParamId, ParamSet, Tensor};
 use train::optimizer::Treatment;
 use train::reduce::Reduce;
 use train::run::Record;
@@ -51,6 +51,8 @@ pub struct StepPart<'a> {
     pub drop_path: Option<&'a DropPath>,
     /// Which step it is.
     pub at: Position,
+    /// Whether the backbone learns in this step. Where it is held still, nobody needs its gradient.
+    pub backbone_learns: bool,
 }
 
 impl StepPart<'_> {
@@ -112,6 +114,11 @@ pub trait Method: fmt::Debug + Send {
     /// Ends a step whose weights have been updated: centres move, the method's health is taken note of. `loss` is that of
     /// all processes.
     fn end_step(&mut self, loss: f64, reduce: &mut dyn Reduce) -> Result<(), StepError>;
+
+    /// Centres of targets, by their names in a checkpoint: a run may begin with those of another one.
+    fn centers_mut(&mut self) -> Vec<(&'static str, &mut Tensor)> {
+        Vec::new()
+    }
 
     /// Adds what there is to say of the last step to a record of the log; what is wrong at this moment of the run.
     fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Finding);

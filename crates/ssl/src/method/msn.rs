@@ -325,7 +325,9 @@ impl Msn {
         let student = networks.student;
         let dy = self.prototypes.backward(student, &projected.y, logits, gradient);
         let d_features = self.projector.backward(student, projected, &dy, gradient);
-        networks.vit.backward(student, saved, &d_features, gradient);
+        if part.backbone_learns {
+            networks.vit.backward(student, saved, &d_features, gradient);
+        }
         let koleo = self.koleo.add_gradient(&self.prototypes, student, part.share(), gradient);
 
         let share = part.share();

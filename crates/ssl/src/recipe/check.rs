@@ -2,7 +2,9 @@
 
 use super::error::RecipeError;
 use super::fields::{KEYS, Key, Recipe};
-use super::values::{MaskShape, MethodName, Prototypes, Size};
+use model::Start;
+
+use super::values::{Begin, MaskShape, MethodName, Prototypes, Size, WeightsDigest};
 use crate::health::{Course, FEW_IMAGES, USUAL_LR};
 
 /// What a recipe needs to know of the data.
@@ -68,12 +70,26 @@ pub(super) fn check(recipe: &Recipe) -> Result<(), RecipeError> {
         MethodName::Ibot => check_masks(recipe)?,
         MethodName::Msn => check_anchors(recipe)?,
     }
+    check_begin(recipe)?;
     ordered(("warmup_epochs", recipe.warmup_epochs()), ("epochs", recipe.epochs() as f64))?;
+    ordered(("backbone_warmup_epochs", recipe.backbone_warmup_epochs()), ("epochs", recipe.epochs() as f64))?;
     ordered(("min_lr", recipe.min_lr()), ("the peak learning rate, lr * batch_size / 256 =", recipe.peak_lr()))?;
     ordered(("momentum_teacher", recipe.momentum_teacher()), ("momentum_teacher_end", recipe.momentum_teacher_end()))?;
     ordered(("knn_k", recipe.knn_k() as f64), ("knn_voters", recipe.knn_voters() as f64))?;
     if recipe.knn_k() > facts.images {
         return Err(RecipeError::NeighborsLargerThanData { k: recipe.knn_k(), images: facts.images });
+    }
+    Ok(())
+}
+
+/// Refuses weights that are both drawn and given.
+fn check_begin(recipe: &Recipe) -> Result<(), RecipeError> {
+    let (begin, WeightsDigest(weights)) = (recipe.begin(), recipe.begin_weights());
+    if (begin == Begin::Drawn) != weights.is_none() {
+        return Err(RecipeError::BeginWithoutWeights { begin });
+    }
+    if begin != Begin::Drawn && recipe.start() != Start::Random {
+        return Err(RecipeError::StartOfGivenWeights { begin });
     }
     Ok(())
 }
@@ -143,6 +159,11 @@ impl Recipe {
     /// Steps in the whole run.
     pub fn total_steps(&self) -> u64 {
         self.steps_per_epoch() * self.epochs() as u64
+    }
+
+    /// Steps in which the backbone is held still while heads warm up.
+    pub fn backbone_held_steps(&self) -> u64 {
+        (self.backbone_warmup_epochs() * self.steps_per_epoch() as f64).round() as u64
     }
 
     /// Epochs that data of this size usually needs.

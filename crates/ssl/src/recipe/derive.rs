@@ -5,14 +5,16 @@
 //! its reason, anchored where the published values are: at ImageNet's size and batch 1024 the rules give those back.
 
 use data::{Decoding, Orientation};
-use model::{Arch, Start};
+use model::{Arch, Extras, Start};
+use tensor::ops::Interpolation;
 
+use super::adapt_rules;
 use super::check::{Facts, LEAST_GRID_FOR_BLOCKS, check_scope};
 use super::early::{RESIDUAL, RGB};
 use super::error::RecipeError;
 use super::explain::Origin;
 use super::fields::{Given, RawRecipe, Recipe, Sourced};
-use super::values::{Centering, Interval, MaskShape, MethodName, OnCollapse, Prototypes};
+use super::values::{Begin, Centering, Interval, MaskShape, MethodName, OnCollapse, Prototypes, WeightsDigest};
 use super::view_rules::{blur_sigma, global_scale, global_size, local_scale, local_size, patch_size};
 
 trait Fill<T> {
@@ -102,6 +104,19 @@ impl RawRecipe {
         let batch_size = self.batch_size.or_derive(|| batch_size(images));
         let (runs, batch) = (epochs.value, batch_size.value);
         let steps = (images / batch).max(1) as f64 * runs as f64;
+        let begin = self.begin.or_default(Begin::Drawn);
+        let adapts = begin.value == Begin::Adapt;
+        let lr = self.lr.or_usual(
+            5e-4,
+            match is_nano {
+                true => Some((1e-3, format!("{model}: a small network takes larger steps"))),
+                false => as_published(method, (None, None, Some(2.5e-4))),
+            },
+        );
+        let backbone_lr = self.backbone_lr.or_usual(1.0, adapts.then(adapt_rules::backbone_lr));
+        let peak = lr.value * batch as f64 / 256.0 * backbone_lr.value;
+        let weight_decay = self.weight_decay.or_default(0.04);
+        let steady = || (weight_decay.value, "adapting: given weights are not drawn to zero more and more".to_owned());
 
         Ok(Recipe {
             method: self.method.or_default(MethodName::Dino),
@@ -112,9 +127,15 @@ impl RawRecipe {
             drop_path: self.drop_path.or_usual(0.1, as_published(method, (None, None, Some(0.0)))),
             start: self.start.or_usual(
                 Start::Random,
-                (images < FEW_IMAGES)
+                (images < FEW_IMAGES && begin.value == Begin::Drawn)
                     .then(|| (Start::Mimetic, format!("{images} images: learns sooner and collapses less"))),
             ),
+            begin,
+            begin_weights: self.begin_weights.or_default(WeightsDigest(None)),
+            registers: self.registers.or_default(0),
+            layer_scale: self.layer_scale.or_default(false),
+            positions: self.positions.or_default(Interpolation::Dino),
+            norm_epsilon: self.norm_epsilon.or_default(Extras::NONE.norm_epsilon),
             channels: self.channels.or_default(RGB),
             decoding: self.decoding.or_default(Decoding::Exact),
             orientation: self.orientation.or_default(Orientation::Upright),
@@ -138,13 +159,7 @@ impl RawRecipe {
             ),
             epochs,
             batch_size,
-            lr: self.lr.or_usual(
-                5e-4,
-                match is_nano {
-                    true => Some((1e-3, format!("{model}: a small network takes larger steps"))),
-                    false => as_published(method, (None, None, Some(2.5e-4))),
-                },
-            ),
+            lr,
             min_lr: self.min_lr.or_default(1e-6),
             warmup_epochs: self.warmup_epochs.or_derive(|| {
                 (
@@ -152,11 +167,17 @@ impl RawRecipe {
                     format!("a tenth of {runs} epochs, at most {longest_warmup}"),
                 )
             }),
-            weight_decay: self.weight_decay.or_default(0.04),
-            weight_decay_end: self.weight_decay_end.or_default(0.4),
+            weight_decay_end: self.weight_decay_end.or_usual(0.4, adapts.then(steady)),
+            weight_decay,
             clip_grad: self
                 .clip_grad
                 .or_usual(3.0, is_large.then(|| (0.3, format!("{model}: as DINO's released ViT-B/16")))),
+            backbone_lr,
+            layer_decay: self.layer_decay.or_usual(1.0, adapts.then(|| adapt_rules::layer_decay(model))),
+            pull: self.pull.or_usual(0.0, adapts.then(|| adapt_rules::pull(peak, steps))),
+            backbone_warmup_epochs: self
+                .backbone_warmup_epochs
+                .or_usual(0.0, adapts.then(|| adapt_rules::backbone_warmup(runs, steps))),
             freeze_last_layer: self.freeze_last_layer.or_derive(|| {
                 let usual = if is_large { 3 } else { 1 };
                 (usual.min(runs / 4), format!("{model}: {usual}, at most a quarter of {runs} epochs"))
@@ -165,7 +186,10 @@ impl RawRecipe {
             adam_beta2: self.adam_beta2.or_default(0.999),
             adam_eps: self.adam_eps.or_default(1e-8),
             decay_prototype_scale: self.decay_prototype_scale.or_default(true),
-            momentum_teacher: self.momentum_teacher.or_derive(|| momentum(batch, steps)),
+            momentum_teacher: self.momentum_teacher.or_derive(|| match (momentum(batch, steps), adapts) {
+                ((usual, _), true) if usual < adapt_rules::LEAST_MOMENTUM => adapt_rules::momentum(),
+                (usual, _) => usual,
+            }),
             momentum_teacher_end: self.momentum_teacher_end.or_default(1.0),
             student_temp: self.student_temp.or_default(0.1),
             warmup_teacher_temp: self.warmup_teacher_temp.or_default(0.04),
@@ -306,7 +330,7 @@ fn momentum(batch: usize, steps: f64) -> (f64, String) {
 }
 
 /// Rounded to two significant digits, so that a derived value is short to read.
-fn two_digits(x: f64) -> f64 {
+pub(super) fn two_digits(x: f64) -> f64 {
     let scale = 10f64.powi(1 - x.abs().log10().floor() as i32);
     (x * scale).round() / scale
 }

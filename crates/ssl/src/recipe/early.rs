@@ -2,11 +2,12 @@
 
 use data::Orientation;
 use model::Start;
+use tensor::ops::Interpolation;
 
 use super::error::RecipeError;
 use super::fields::{Given, RawRecipe};
 use super::parse::parse;
-use super::values::{MethodName, Prototypes, ResidualStream};
+use super::values::{Centering, MethodName, Prototypes, ResidualStream};
 
 /// Channels of an ordinary image.
 pub(super) const RGB: usize = 3;
@@ -54,6 +55,17 @@ impl RawRecipe {
     pub fn prototypes(&self) -> Prototypes {
         let usual = if self.method() == MethodName::Msn { Prototypes::L2 } else { Prototypes::Vmf };
         self.prototypes.as_ref().map_or(usual, |given| given.value)
+    }
+
+    /// How positions are to be interpolated, where somebody said so.
+    pub fn positions(&self) -> Option<Interpolation> {
+        self.positions.as_ref().map(|given| given.value)
+    }
+
+    /// Where the teacher will be centred.
+    pub fn centering(&self) -> Centering {
+        let usual = || if self.prototypes() == Prototypes::Vmf { Centering::Probability } else { Centering::Logit };
+        self.centering.as_ref().map_or_else(usual, |given| given.value)
     }
 
     /// Element type of the residual stream. The device is opened before the data is looked at.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use text::excerpt;
 
-use super::values::{MethodName, Size};
+use super::values::{Begin, MethodName, Size};
 
 /// Why there is no [`Recipe`](super::Recipe).
 #[derive(Debug, thiserror::Error)]
@@ -193,6 +193,35 @@ pub enum RecipeError {
         patches: usize,
         /// The share that is left out.
         drop: f64,
+    },
+    /// A value that is not that of the given weights.
+    #[error("{place}: {key} = {given} contradicts {weights}, whose network has {key} = {found}: leave {key} out")]
+    NotOfWeights {
+        /// Where it stands.
+        place: String,
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        given: String,
+        /// The weights, as they were given.
+        weights: String,
+        /// The value that they have.
+        found: String,
+    },
+    /// A beginning that says which weights without a file, or a file without saying how.
+    #[error(
+        "begin = \"{begin}\" and begin_weights do not belong together: leave both out, and give the weights with --init W or \
+         --adapt W"
+    )]
+    BeginWithoutWeights {
+        /// How the run is to begin.
+        begin: Begin,
+    },
+    /// A start for weights that are not drawn.
+    #[error("start says how weights are drawn, and begin = \"{begin}\" takes those of a file: leave start out")]
+    StartOfGivenWeights {
+        /// How the run is to begin.
+        begin: Begin,
     },
     /// Two values that exclude each other.
     #[error("{low_key} {low} is larger than {high_key} {high}: lower the first or raise the second")]

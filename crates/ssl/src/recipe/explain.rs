@@ -132,7 +132,20 @@ impl Recipe {
 
 /// Keys that runs had no choice of when checkpoints began to name their recipe, with what was so: they do not count in the
 /// name, so that such runs can go on.
-const AS_BEFORE: &[(&str, &str)] = &[("start", "\"random\""), ("koleo_weight", "0.0")];
+const AS_BEFORE: &[(&str, &str)] = &[
+    ("start", "\"random\""),
+    ("koleo_weight", "0.0"),
+    ("begin", "\"drawn\""),
+    ("begin_weights", "\"none\""),
+    ("registers", "0"),
+    ("layer_scale", "false"),
+    ("positions", "\"dino\""),
+    ("norm_epsilon", "1e-6"),
+    ("backbone_lr", "1.0"),
+    ("layer_decay", "1.0"),
+    ("pull", "0.0"),
+    ("backbone_warmup_epochs", "0.0"),
+];
 
 impl RunConfig for Recipe {
     fn to_toml(&self) -> String {

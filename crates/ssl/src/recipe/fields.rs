@@ -2,6 +2,7 @@
 
 use data::{Decoding, Orientation};
 use model::{Arch, Start};
+use tensor::ops::Interpolation;
 use toml::Value;
 
 use super::check::Facts;
@@ -11,7 +12,8 @@ use super::nearest::unknown_key;
 use super::parse::SET;
 use super::rule::{Rule, above, below, between};
 use super::values::{
-    Centering, Interval, MaskShape, MethodName, OnCollapse, Prototypes, ResidualStream, Setting, Size,
+    Begin, Centering, Interval, MaskShape, MethodName, OnCollapse, POSITIONS, Prototypes, ResidualStream, Setting,
+    Size, WeightsDigest,
 };
 
 /// A value that somebody set, and where.
@@ -99,6 +101,14 @@ macro_rules! recipe {
                     _ => return Err(unknown_key(key, value, place)),
                 }
                 Ok(())
+            }
+
+            /// The value of a key that was given, as it is written in a recipe, and where.
+            pub(super) fn given_value(&self, key: &str) -> Option<(String, &str)> {
+                match key {
+                    $(stringify!($key) => self.$key.as_ref().map(|given| (given.value.show(), given.place.as_str())),)+
+                    _ => None,
+                }
             }
 
             /// The keys that were given, each with where.
@@ -206,6 +216,18 @@ recipe! {
     drop_path: f64, below(0.0, 1.0), Fixed, EVERY;
     /// How the backbone begins: every weight at random, or attention and positions as those of trained networks look.
     start: Start, Rule::Choice(&Start::NAMES), Fixed, EVERY;
+    /// Whether weights are drawn, those of a file (--init W), or those of a backbone that is adapted to these images (--adapt W).
+    begin: Begin, Rule::Choice(Begin::WORDS), Fixed, EVERY;
+    /// Which weights those of W are: a digest of their values.
+    begin_weights: WeightsDigest, Rule::Digest, Fixed, EVERY;
+    /// Register tokens of the backbone.
+    registers: usize, Rule::Whole(0, 1024), Fixed, EVERY;
+    /// Whether the residual branches of the backbone are scaled by learnt factors.
+    layer_scale: bool, Rule::Flag, Fixed, EVERY;
+    /// How positions are interpolated for views of another size: as DINO does, or the program that W comes from.
+    positions: Interpolation, Rule::Choice(&POSITIONS), Fixed, EVERY;
+    /// What layer normalisation adds to a variance.
+    norm_epsilon: f64, above(0.0, 0.1), Fixed, EVERY;
 
     /// Channels that images are brought to: 3 for colour, 1 for grey, any other number as the files have it.
     channels: usize, Rule::Whole(1, data::transform::MAX_CHANNELS as u64), Fixed, EVERY;
@@ -255,6 +277,16 @@ recipe! {
     weight_decay_end: f64, between(0.0, 10.0), Fixed, EVERY;
     /// Largest gradient norm of each parameter tensor (of msn: of all but the prototypes together); 0 switches clipping off.
     clip_grad: f64, between(0.0, 1e6), Fixed, EVERY;
+    /// What the learning rate of the backbone is multiplied by, beside that of the heads.
+    backbone_lr: f64, above(0.0, 100.0), Fixed, EVERY;
+    /// What the learning rate of each block of the backbone is multiplied by to give that of the block before it; 1 switches
+    /// it off.
+    layer_decay: f64, above(0.0, 1.0), Fixed, EVERY;
+    /// Strength of the pull of the backbone's weights towards where they began, w <- w - lr pull (w - w0); 0 switches it off.
+    pull: f64, between(0.0, 1e6), Fixed, EVERY;
+    /// Epochs, possibly a fraction, in which the backbone is held still while the heads warm up; in as many more its learning
+    /// rate rises.
+    backbone_warmup_epochs: f64, between(0.0, 1e6), Fixed, EVERY;
     /// Epochs in which the prototypes stay as they are.
     freeze_last_layer: usize, Rule::Whole(0, 1_000_000), Fixed, CENTERED;
     /// First-moment decay of AdamW.

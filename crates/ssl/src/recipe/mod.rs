@@ -13,6 +13,7 @@
 //! # Ok::<(), ssl::recipe::RecipeError>(())
 //! ```
 
+mod adapt_rules;
 mod budget;
 mod check;
 mod derive;
@@ -20,6 +21,7 @@ mod early;
 mod error;
 mod explain;
 mod fields;
+mod from_weights;
 mod nearest;
 mod parse;
 mod retry;
@@ -32,10 +34,14 @@ pub use check::Facts;
 pub use error::RecipeError;
 pub use explain::{Line, Origin};
 pub use fields::{RawRecipe, Recipe};
+pub use from_weights::HeadShape;
 pub use nearest::nearest_key;
 pub use parse::of_run;
 pub use retry::MOST_RETRIES;
-pub use values::{Centering, Interval, MaskShape, MethodName, NoSize, OnCollapse, Prototypes, ResidualStream, Size};
+pub use values::{
+    Begin, Centering, Interval, MaskShape, MethodName, NoSize, OnCollapse, Prototypes, ResidualStream, Size,
+    WeightsDigest,
+};
 
 /// The names of all recipe keys, in the order in which they are printed.
 pub fn keys() -> impl Iterator<Item = &'static str> {

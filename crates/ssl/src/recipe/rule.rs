@@ -19,6 +19,8 @@ pub(super) enum Rule {
     Size,
     /// Two increasing shares of an image's area.
     Interval,
+    /// A hash, or the word "none".
+    Digest,
 }
 
 /// Largest image side that a size may name.
@@ -68,6 +70,7 @@ impl fmt::Display for Rule {
                 "a number of pixels such as 224, or \"HEIGHTxWIDTH\" such as \"96x192\", each from 1 to {MAX_SIDE}"
             ),
             Rule::Interval => f.write_str("[low, high] with 0 < low <= high <= 1"),
+            Rule::Digest => f.write_str("\"none\" or 16 hexadecimal digits, which --init and --adapt find"),
         }
     }
 }

@@ -4,7 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use data::{Decoding, Orientation};
+use model::weights::POSITION_RULES;
 use model::{Arch, Start};
+use tensor::ops::Interpolation;
 use toml::Value;
 
 use super::rule::{MAX_SIDE, Rule};
@@ -119,6 +121,49 @@ choice! {
         Continue = "continue",
         /// It begins again with a safer value where that was not given, at most twice, and ends otherwise.
         Retry = "retry",
+    }
+}
+
+choice! {
+    /// What a run begins with.
+    Begin {
+        /// Weights that are drawn.
+        Drawn = "drawn",
+        /// Those of a file, heads included where they fit.
+        Init = "init",
+        /// The backbone of a file, which is to keep what it knows.
+        Adapt = "adapt",
+    }
+}
+
+/// Which weights a run begins with: a digest of their values; none where they are drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WeightsDigest(pub Option<u64>);
+
+impl Setting for WeightsDigest {
+    fn read(value: &Value, _: &Rule) -> Option<Self> {
+        match value.as_str()? {
+            "none" => Some(Self(None)),
+            text if text.len() == 16 => u64::from_str_radix(text, 16).ok().map(|digest| Self(Some(digest))),
+            _ => None,
+        }
+    }
+    fn show(&self) -> String {
+        self.0.map_or_else(|| "\"none\"".to_owned(), |digest| format!("\"{digest:016x}\""))
+    }
+}
+
+/// The names of the rules by which positions are interpolated.
+pub(super) const POSITIONS: [&str; 3] = [POSITION_RULES[0].0, POSITION_RULES[1].0, POSITION_RULES[2].0];
+
+impl Setting for Interpolation {
+    fn read(value: &Value, _: &Rule) -> Option<Self> {
+        let name = value.as_str()?;
+        POSITION_RULES.iter().find(|(known, _)| *known == name).map(|(_, rule)| *rule)
+    }
+    fn show(&self) -> String {
+        let known = POSITION_RULES.iter().find(|(_, rule)| rule == self);
+        format!("\"{}\"", known.map_or("dino", |(name, _)| name))
     }
 }
 

@@ -29,8 +29,9 @@ impl Monitor for Silent {
 
 /// A backbone trained with clipping at `clip`.
 pub fn learner_options(vit: VitConfig, clip: f64, seed: u64) -> LearnerOptions {
-    let optimizer = OptimizerOptions { adam: AdamW::default(), clip };
-    LearnerOptions { vit, optimizer, start: Default::default(), seed, accumulate: 1, checkpoint_activations: false }
+    let optimizer = OptimizerOptions { adam: AdamW::default(), clip, pull: 0.0 };
+    let (start, backbone) = (Default::default(), Default::default());
+    LearnerOptions { vit, optimizer, start, backbone, seed, accumulate: 1, checkpoint_activations: false }
 }
 
 /// DINO on global views of the first side and local ones of the second.

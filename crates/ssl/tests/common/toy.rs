@@ -70,5 +70,6 @@ pub fn values(it: u64) -> StepValues {
         weight_decay: cosine(0.04, 0.4, STEPS, 0).at(it),
         momentum: cosine(0.9, 1.0, STEPS, 0).at(it),
         frozen: it / STEPS_PER_EPOCH < 1,
+        waiting_lr: 1.0,
     }
 }

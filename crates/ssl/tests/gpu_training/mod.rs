@@ -107,7 +107,7 @@ pub fn one_step(learner: &mut Learner, step: usize, lr: f64, batch: usize, group
     let rows = learner.views().seen_by(Viewer::Student).len() * batch;
     let keys = (0..rows).map(|s| Key::new(0, Purpose::DropPath).epoch(step as u64).sample(s as u64));
     let drop_path = DropPath::draw(DROP_PATH, learner.vit().config().depth, keys);
-    let values = StepValues { lr, weight_decay: 0.04, momentum: 0.99, frozen: false };
+    let values = StepValues { lr, weight_decay: 0.04, momentum: 0.99, frozen: false, waiting_lr: 1.0 };
     let keys: Vec<u64> = (0..batch as u64).collect();
     let input = StepInput { groups: &views, keys: &keys, drop_path: Some(&drop_path) };
     let report = learner.step(&input, Position { step: step as u64, epoch: 1 + step as u64 }, &values).unwrap();

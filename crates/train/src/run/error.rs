@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::checkpoint::Skipped;
 use super::config::Difference;
+use super::folder::INITIAL_FILE;
 
 /// Why a run cannot start, go on or be saved.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +41,7 @@ pub enum RunError {
     /// The folder holds a run with other settings.
     #[error(
         "{}: holds another run, which this command does not continue:\n{}\n{}Give another --out, delete the folder if \
-         nothing in it is wanted, or give the same --data and the saved settings (--recipe {})", path.display(), bullets(differences), length(differences), path.join("config.toml").display()
+         nothing in it is wanted, or give the same --data and the saved settings (--recipe {})", path.display(), bullets(differences), hint(path, differences), path.join("config.toml").display()
     )]
     OtherRun {
         /// The folder.
@@ -226,12 +227,18 @@ fn bytes(needed: u64) -> String {
     if needed == 0 { String::new() } else { format!("; {needed} bytes were needed") }
 }
 
-/// A word to those who want to train on.
-fn length(differences: &[Difference]) -> &'static str {
-    match differences.iter().any(|difference| difference.key == "epochs") {
-        true => "The schedules follow the number of epochs, so a run of another length begins anew. ",
-        false => "",
+/// A word to those who want to train on, or whose weights have changed since.
+fn hint(path: &Path, differences: &[Difference]) -> String {
+    let differs = |key: &str| differences.iter().any(|difference| difference.key == key);
+    let mut said = String::new();
+    if differs("epochs") {
+        said += "The schedules follow the number of epochs, so a run of another length begins anew. ";
     }
+    if differs("begin_weights") {
+        let kept = path.join(INITIAL_FILE);
+        said += &format!("The weights that the run has begun with are kept in {}. ", text::shown(&kept));
+    }
+    said
 }
 
 fn bullets<T: std::fmt::Display>(items: &[T]) -> String {

@@ -25,11 +25,13 @@ pub(super) const CHECKPOINTS: &str = "checkpoints";
 pub const BACKBONE_FILE: &str = "backbone.safetensors";
 /// The description of a batch that gave a value which is not finite.
 pub const NOT_FINITE_FILE: &str = "not-finite.json";
+/// The weights that a run has begun with, where they were given.
+pub const INITIAL_FILE: &str = "initial.safetensors";
 /// What was remembered of every image when the run was begun.
 pub const CENSUS_FILE: &str = "images.census";
 /// The files that are replaced as a whole, and of which a process that is killed may leave a beginning behind.
-const REPLACED: [&str; 8] =
-    [CONFIG, IDENTITY, ATTEMPTS, METRICS, RESULT_FILE, BACKBONE_FILE, NOT_FINITE_FILE, CENSUS_FILE];
+const REPLACED: [&str; 9] =
+    [CONFIG, IDENTITY, ATTEMPTS, METRICS, RESULT_FILE, BACKBONE_FILE, NOT_FINITE_FILE, CENSUS_FILE, INITIAL_FILE];
 
 /// A run folder that this process, and no other, trains into.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ pub use attempts::{Attempt, Change, Vacated};
 pub use checkpoint::{Checkpoints, Recovered, Skipped, Written};
 pub use config::{Comparison, Difference, RunConfig};
 pub use error::RunError;
-pub use folder::{BACKBONE_FILE, CENSUS_FILE, NOT_FINITE_FILE, RunFolder, is_run};
+pub use folder::{BACKBONE_FILE, CENSUS_FILE, INITIAL_FILE, NOT_FINITE_FILE, RunFolder, is_run};
 pub use format::{Checkpoint, Damage, Element, TensorRef};
 pub use identity::{Digests, Identity};
 pub use lock::Activity;

@@ -24,6 +24,8 @@ pub struct KnnTable {
     pub raw_pixels: f64,
     /// By the network before its first step.
     pub untrained: f64,
+    /// Whether that network was given, rather than drawn.
+    pub is_given: bool,
     /// By the trained network.
     pub trained: f64,
 }
@@ -100,7 +102,7 @@ impl RunResult {
         let knn = self.knn.as_ref().map(|t| {
             json!({
                 "k": t.k, "judged": t.judged, "images": t.images,
-                "raw_pixels": t.raw_pixels, "untrained": t.untrained, "trained": t.trained,
+                "raw_pixels": t.raw_pixels, "untrained": t.untrained, "start_is_given": t.is_given, "trained": t.trained,
             })
         });
         let Self { steps, loss, verdict, substitutes, backbone, advised_epochs, .. } = self;
@@ -130,6 +132,7 @@ impl RunResult {
                     images: table.get("images").and_then(Value::as_u64),
                     raw_pixels: number("raw_pixels")?,
                     untrained: number("untrained")?,
+                    is_given: table.get("start_is_given").and_then(Value::as_bool).unwrap_or(false),
                     trained: number("trained")?,
                 })
             }
@@ -180,6 +183,7 @@ mod tests {
             images: Some(5),
             raw_pixels: 1.5,
             untrained: 2.5,
+            is_given: true,
             trained: 60.25,
         };
         let verdict = Some("the teacher is uniform".to_owned());
