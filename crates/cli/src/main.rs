@@ -12,6 +12,7 @@ mod device;
 mod doctor;
 mod error;
 mod eval;
+mod extension;
 mod features;
 mod images;
 mod inspect;

@@ -14,7 +14,9 @@ use super::early::{RESIDUAL, RGB};
 use super::error::RecipeError;
 use super::explain::Origin;
 use super::fields::{Given, RawRecipe, Recipe, Sourced};
-use super::values::{Begin, Centering, Interval, MaskShape, MethodName, OnCollapse, Prototypes, WeightsDigest};
+use super::values::{
+    Begin, Centering, Extension, Interval, MaskShape, MethodName, OnCollapse, Prototypes, WeightsDigest,
+};
 use super::view_rules::{blur_sigma, global_scale, global_size, local_scale, local_size, patch_size};
 
 trait Fill<T> {
@@ -102,7 +104,10 @@ impl RawRecipe {
 
         let epochs = self.epochs.or_derive(|| epochs(images));
         let batch_size = self.batch_size.or_derive(|| batch_size(images));
-        let (runs, batch) = (epochs.value, batch_size.value);
+        let (extension, extended_from) = (self.extension.or_default(Extension::No), self.extended_from.or_default(0));
+        // Schedules that begin again have come to their end as they were.
+        let runs = if extension.value == Extension::Again { extended_from.value.max(1) } else { epochs.value };
+        let batch = batch_size.value;
         let steps = (images / batch).max(1) as f64 * runs as f64;
         let begin = self.begin.or_default(Begin::Drawn);
         let adapts = begin.value == Begin::Adapt;
@@ -158,6 +163,8 @@ impl RawRecipe {
                 },
             ),
             epochs,
+            extension,
+            extended_from,
             batch_size,
             lr,
             min_lr: self.min_lr.or_default(1e-6),

@@ -25,7 +25,7 @@ pub use config::{Comparison, Difference, RunConfig};
 pub use error::RunError;
 pub use folder::{BACKBONE_FILE, CENSUS_FILE, INITIAL_FILE, NOT_FINITE_FILE, RunFolder, is_run};
 pub use format::{Checkpoint, Damage, Element, TensorRef};
-pub use identity::{Digests, Identity};
+pub use identity::{Digests, Identity, Shorter};
 pub use lock::Activity;
 pub use metrics::{MetricsLog, Record, Truncated};
 pub use reader::RunReader;
