@@ -57,7 +57,7 @@ fn epochs_that_are_added_have_their_own_schedules_and_the_others_stay() {
     assert_eq!((all.len(), &all[..9]), (21, &first[..]));
     let peak = all[9..].iter().copied().fold(0.0, f64::max);
     assert!(peak < 0.31 * first.iter().copied().fold(0.0, f64::max) && peak > 4.0 * first[8], "{all:?}");
-    assert!(all[20] < 0.1 * peak, "and it falls: {all:?}");
+    assert!(all[20] < 0.2 * peak, "and it falls: {all:?}");
     let momentum: Vec<f64> = metrics(out).iter().filter_map(|record| record.get("momentum")?.as_f64()).collect();
     assert!(momentum[10] < 1.0, "the teacher still follows");
     let identity = identity(out);

@@ -21,6 +21,7 @@ mod early;
 mod error;
 mod explain;
 mod fields;
+mod fill;
 mod from_weights;
 mod nearest;
 mod parse;

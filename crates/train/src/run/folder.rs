@@ -59,30 +59,6 @@ impl RunFolder {
         Self::open_after(root, config, &Self::attempts_in(root)?)
     }
 
-    /// The same for settings that make the run of the settings `before` longer. What they are is written first into its
-    /// identity, then into its configuration: a process that is killed in between leaves the second to the next one.
-    pub fn open_extended(
-        root: &Path,
-        before: &dyn RunConfig,
-        config: &dyn RunConfig,
-        known: &[Attempt],
-    ) -> Result<Self, RunError> {
-        let (lock, attempts) = Self::take(root, known)?;
-        // An error where the folder's run is not the one that is to become longer.
-        changed(root, before)?;
-        let identity = Identity::of_folder(root)?.ok_or_else(|| RunError::NoIdentity { path: root.to_owned() })?;
-        if identity.digests != config.digests() {
-            if identity.digests != before.digests() || identity.steps != before.total_steps() {
-                return Err(RunError::SettingsEdited { path: root.to_owned() });
-            }
-            let saved = checkpoint::list(&root.join(CHECKPOINTS))?.iter().map(|&(step, _)| step).max().unwrap_or(0);
-            let longer = identity.longer(config.digests(), config.total_steps(), saved);
-            replace_with(&root.join(IDENTITY), longer.to_json().as_bytes())?;
-        }
-        replace_with(&root.join(CONFIG), config.to_toml().as_bytes())?;
-        Self::open_locked(root, config, lock, attempts)
-    }
-
     /// The same for settings that take these attempts into account.
     pub fn open_after(root: &Path, config: &dyn RunConfig, known: &[Attempt]) -> Result<Self, RunError> {
         let (lock, attempts) = Self::take(root, known)?;
@@ -90,7 +66,7 @@ impl RunFolder {
     }
 
     /// Takes the lock of a folder, which is made if it is not there, with the attempts that it holds.
-    fn take(root: &Path, known: &[Attempt]) -> Result<(Lock, Vec<Attempt>), RunError> {
+    pub(super) fn take(root: &Path, known: &[Attempt]) -> Result<(Lock, Vec<Attempt>), RunError> {
         // Looked at before anything is written: a folder that is not ours stays as it is.
         refuse_foreign(root)?;
         if !root.exists() {
@@ -274,7 +250,7 @@ pub fn is_run(root: &Path) -> bool {
 }
 
 /// In what these settings differ from those of the folder's run, if at all; an error where they are those of another run.
-fn changed(root: &Path, config: &dyn RunConfig) -> Result<Option<Vec<Difference>>, RunError> {
+pub(super) fn changed(root: &Path, config: &dyn RunConfig) -> Result<Option<Vec<Difference>>, RunError> {
     let (saved, path) = RunReader::open(root)?.config()?;
     match config.compare(&saved).map_err(|source| RunError::Config { path, source })? {
         Comparison::Same => Ok(None),

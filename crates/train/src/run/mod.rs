@@ -9,6 +9,7 @@ mod attempts;
 mod checkpoint;
 mod config;
 mod error;
+mod extension;
 mod folder;
 mod format;
 mod identity;
