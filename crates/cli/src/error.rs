@@ -39,6 +39,26 @@ pub enum CliError {
     /// The run folder.
     #[error(transparent)]
     Run(#[from] train::run::RunError),
+    /// A longer run in the folder of a shorter one, without a word on what becomes of its schedules.
+    #[error("{}: this run has {from}, and --epochs {to} asks for more. {ways}", text::shown(path))]
+    NotExtended {
+        /// The run.
+        path: PathBuf,
+        /// Its epochs, in words.
+        from: String,
+        /// Epochs that were asked for.
+        to: usize,
+        /// What can be done.
+        ways: String,
+    },
+    /// A run that cannot be made longer.
+    #[error("{}: --extend makes a run longer, and {why}", text::shown(path))]
+    CannotExtend {
+        /// The folder.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// A run on other images, with which of them differ.
     #[error("{source}\nOf the images that the run was begun with: {changes}")]
     OtherData {

@@ -13,6 +13,7 @@ mod doctor;
 mod error;
 mod eval;
 mod export;
+mod extension;
 mod features;
 mod images;
 mod inspect;

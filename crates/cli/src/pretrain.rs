@@ -22,6 +22,7 @@ use crate::conclusion;
 use crate::description;
 use crate::device::Chosen;
 use crate::error::CliError;
+use crate::extension::{self, Length};
 use crate::images;
 use crate::memory;
 use crate::online_knn::{self, OnlineEvaluation, input_spec};
@@ -52,7 +53,8 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         None => default_out(&args.recipe.data, &args.recipe.resolve(fitted.clone(), &facts, &[])?),
     };
     let fitted = as_begun(fitted, Some(&out))?;
-    let command = Command { args, asked, fitted, beginning, device, train, facts, out };
+    let Length { asked: fitted, before } = extension::of(args, fitted, &out)?;
+    let command = Command { args, asked, fitted, before, beginning, device, train, facts, out };
     let (mut vacated, mut heard) = (None, None);
     loop {
         match command.attempt(vacated.take(), &mut heard)? {
@@ -84,6 +86,8 @@ struct Command<'a> {
     asked: RawRecipe,
     /// What was asked for, and what makes it fit into the time.
     fitted: RawRecipe,
+    /// The same for the run as it was before it was made longer, where that is asked for.
+    before: Option<RawRecipe>,
     /// The weights to begin with; none where they are drawn.
     beginning: Option<Arc<Beginning>>,
     device: Chosen,
@@ -112,7 +116,15 @@ impl Command<'_> {
         let begins_again = vacated.is_some();
         let folder = match vacated {
             Some(vacated) => vacated.begin(&recipe)?,
-            None => RunFolder::open_after(out, &recipe, &attempts).map_err(|error| other_data(error, out, &**train))?,
+            None => {
+                let before =
+                    self.before.clone().map(|before| args.recipe.resolve(before, facts, &attempts)).transpose()?;
+                let opened = match &before {
+                    Some(before) => extension::open(out, before, &recipe, &attempts),
+                    None => RunFolder::open_after(out, &recipe, &attempts),
+                };
+                opened.map_err(|error| other_data(error, out, &**train))?
+            }
         };
         let ended = Ended { args, out, recipe: &recipe, attempts: &attempts };
         if let Some(result) = conclusion::finished(&folder, &recipe)? {

@@ -64,8 +64,8 @@ pub struct Taken {
 
 impl fmt::Display for Taken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = |n: usize| if self.two_networks { format!("{n}, of student and teacher each") } else { n.to_string() };
-        write!(f, "backbone: all {} tensors", of(self.backbone))?;
+        let whose = if self.two_networks { " of student and teacher each" } else { "" };
+        write!(f, "backbone: all {} tensors{whose}", self.backbone)?;
         if let Some(((rows, columns), (to_rows, to_columns))) = self.resampled {
             write!(f, ", positions interpolated from {rows}x{columns} to {to_rows}x{to_columns} patches")?;
         }

@@ -4,7 +4,7 @@ use train::Position;
 use train::curve::{Curve, cosine, cosine_from};
 use train::optimizer::StepValues;
 
-use crate::recipe::{MethodName, Recipe};
+use crate::recipe::{Extension, MethodName, Recipe};
 
 /// All schedules of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,22 +17,48 @@ pub struct Schedules {
     pub momentum: Curve,
     /// Steps in which the backbone is held still while heads warm up. In as many more its learning rate rises to its own.
     pub backbone_held: u64,
+    /// What begins again after these schedules have come to their end.
+    pub again: Option<Again>,
 }
+
+/// The schedules of epochs that were added to a run after its end. Weight decay stays at its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Again {
+    /// The first step of these epochs.
+    pub from: u64,
+    /// Learning rate: half a cosine from a part of the first peak.
+    pub lr: Curve,
+    /// Momentum of the teacher. At the end of a run it is one as a rule, and a teacher that stays there learns nothing more.
+    pub momentum: Curve,
+}
+
+/// The second peak of the learning rate, as a part of the first one.
+const SECOND_PEAK: f64 = 0.3;
+/// The part of the added epochs in which the learning rate rises, as a divisor.
+const SECOND_WARMUP: u64 = 10;
 
 impl Schedules {
     /// The schedules of a checked recipe.
     pub fn new(recipe: &Recipe) -> Self {
-        let (n, total) = (recipe.steps_per_epoch(), recipe.total_steps());
+        let (n, all) = (recipe.steps_per_epoch(), recipe.total_steps());
+        let begins_again = recipe.extension() == Extension::Again;
+        let total = if begins_again { n * recipe.extended_from() as u64 } else { all };
+        let again = begins_again.then(|| Again {
+            from: total,
+            lr: cosine(SECOND_PEAK * recipe.peak_lr(), recipe.min_lr(), all - total, (all - total) / SECOND_WARMUP),
+            momentum: cosine(recipe.momentum_teacher(), recipe.momentum_teacher_end(), all - total, 0),
+        });
         let warmup = ((recipe.warmup_epochs() * n as f64).round() as u64).min(total);
         match recipe.method() {
             MethodName::Dino | MethodName::Ibot => {}
-            MethodName::Msn => return Self::beyond_the_run(recipe, total, warmup),
+            MethodName::Msn => return Self { again, ..Self::beyond_the_run(recipe, total, warmup) },
         }
         Self {
             lr: cosine(recipe.peak_lr(), recipe.min_lr(), total, warmup),
             weight_decay: cosine(recipe.weight_decay(), recipe.weight_decay_end(), total, 0),
             momentum: cosine(recipe.momentum_teacher(), recipe.momentum_teacher_end(), total, 0),
             backbone_held: recipe.backbone_held_steps(),
+            again,
         }
     }
 
@@ -47,6 +73,7 @@ impl Schedules {
             weight_decay: cosine(recipe.weight_decay(), recipe.weight_decay_end(), horizon, 0),
             momentum: Curve::Ramp { from: momentum.0, to: momentum.1, points: horizon + 1 },
             backbone_held: recipe.backbone_held_steps(),
+            again: None,
         }
     }
 
@@ -62,10 +89,14 @@ impl Schedules {
 
     /// What the optimiser does in a step, with parameters that are frozen at first frozen or not.
     pub fn at(&self, at: Position, frozen: bool) -> StepValues {
+        let (step, again) = match &self.again {
+            Some(again) if at.step >= again.from => (again.from, Some((again, at.step - again.from))),
+            _ => (at.step, None),
+        };
         StepValues {
-            lr: self.lr.at(at.step),
-            weight_decay: self.weight_decay.at(at.step),
-            momentum: self.momentum.at(at.step),
+            lr: again.map_or_else(|| self.lr.at(step), |(again, since)| again.lr.at(since)),
+            weight_decay: self.weight_decay.at(step),
+            momentum: again.map_or_else(|| self.momentum.at(step), |(again, since)| again.momentum.at(since)),
             frozen,
             waiting_lr: self.waiting_lr(at.step),
         }
@@ -165,6 +196,27 @@ mod tests {
             (0..10).map(|step| schedules.at(Position { step, epoch: 0 }, false).waiting_lr).collect();
         assert_eq!(factor, [0.0, 0.0, 0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0, 1.0]);
         assert_eq!(small_800().at(Position { step: 0, epoch: 0 }, false).waiting_lr, 1.0);
+    }
+
+    #[test]
+    fn schedules_that_begin_again_leave_the_first_epochs_as_they_were() {
+        let facts = Facts { images: 640, height: 32, width: 32, labelled: true, fingerprint: 7 };
+        let resolve = |text: &str| RawRecipe::from_toml(text, "test").unwrap().resolve(&facts).unwrap();
+        let (first, again) = (resolve("epochs = 20"), "epochs = 30\nextension = \"again\"\nextended_from = 20");
+        let again = resolve(again);
+        // What was derived from the length stays too.
+        assert_eq!((first.warmup_epochs(), first.total_steps()), (again.warmup_epochs(), 200));
+        let at = |recipe: &Recipe, step| Schedules::new(recipe).at(Position { step, epoch: step / 10 }, false);
+        for step in [0, 3, 57, 199] {
+            assert_eq!(at(&first, step), at(&again, step));
+        }
+        let peak = 0.3 * first.peak_lr();
+        assert_eq!((at(&again, 200).lr, at(&again, 209).lr), (0.0, peak));
+        assert!(at(&again, 250).lr < peak && at(&again, 299).lr < 0.01 * peak);
+        assert_eq!((at(&again, 200).momentum, at(&again, 250).weight_decay), (first.momentum_teacher(), 0.4));
+        let stretched = resolve("epochs = 30\nextension = \"stretch\"\nextended_from = 20");
+        assert_eq!(at(&stretched, 150), at(&resolve("epochs = 30"), 150));
+        assert!(at(&stretched, 199).lr > at(&first, 199).lr);
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod curve;
 pub mod error;
 pub mod feed;
 pub mod optimizer;
+mod options;
 mod pace;
 pub mod reduce;
 pub mod run;
@@ -29,7 +30,8 @@ mod watch;
 
 pub use collapse::{Collapse, Condition, Patience};
 pub use error::{Kept, NotFinite, StepError, TrainError, TrainFailure};
+pub use options::{LoopOptions, Outcome};
 pub use substitutes::Substitutes;
 pub use trainable::{Position, StepRecord, Trainable};
-pub use trainer::{LoopOptions, Outcome, Trainer};
+pub use trainer::Trainer;
 pub use watch::{Evaluation, Evaluator, Monitor, NoEvaluation, Progress};

@@ -11,9 +11,10 @@ use data::loader::batches_per_epoch;
 use data::{Batch, LoaderConfig, LoaderError, Source};
 use serde_json::json;
 
-use crate::collapse::{Collapse, Condition, Patience};
+use crate::collapse::{Collapse, Condition};
 use crate::error::{Kept, NotFinite, StepError, TrainError, TrainFailure};
 use crate::feed::{Fed, Feed};
+use crate::options::{LoopOptions, Outcome};
 use crate::pace::Pace;
 use crate::run::{EventLog, MetricsLog, NOT_FINITE_FILE, Record, RunError, RunFolder};
 use crate::state::{SavedState, State};
@@ -26,44 +27,6 @@ use crate::watch::{Evaluation, Evaluator, Monitor, Progress};
 const MUCH_WAITING: f64 = 0.2;
 /// The first checkpoint is written after this long at the latest: a short run has something to lose too.
 const FIRST_SAVE: Duration = Duration::from_secs(20);
-
-/// How a run goes.
-#[derive(Clone, Debug)]
-pub struct LoopOptions {
-    /// How batches are made.
-    pub loader: LoaderConfig,
-    /// Passes over the data.
-    pub epochs: u64,
-    /// Steps between two records of the log.
-    pub log_every: u64,
-    /// Epochs between two evaluations; 0 for none. The last epoch is evaluated in any case where others are.
-    pub evaluate_every: u64,
-    /// Whether what the run begins with is evaluated before the first step.
-    pub evaluate_start: bool,
-    /// Time between two checkpoints.
-    pub save_every: Duration,
-    /// How long a collapse must last before it ends the run; none for a run that goes on in any case.
-    pub patience: Option<Patience>,
-}
-
-/// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// All steps are done.
-    Finished,
-    /// It was asked for; the same command continues.
-    Stopped {
-        /// Steps done.
-        step: u64,
-    },
-    /// It has collapsed, and that has lasted. The same command would end it again.
-    Collapsed {
-        /// Steps done.
-        step: u64,
-        /// The step of the first record that told of it.
-        since: u64,
-    },
-}
 
 /// A run that is ready to go on.
 pub struct Trainer<T> {

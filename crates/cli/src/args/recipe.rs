@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ssl::recipe::KeyHelp;
+use ssl::recipe::{Extension, KeyHelp};
 
 use super::{DeviceArgs, SOURCE, SplitArg};
 
@@ -28,6 +28,11 @@ pub struct PretrainArgs {
     /// it learns slowly, its first layers slowest, and is pulled towards where it began
     #[arg(long, help_heading = PLAIN, value_name = "W")]
     pub adapt: Option<PathBuf>,
+    /// Make the run in --out longer, to more --epochs than it has. stretch: with the schedules of a run that was as long from the
+    /// beginning, so that the learning rate rises to what it has there. again: its epochs stay as they were, and those added
+    /// have their own cosine from 0.3 of the first peak
+    #[arg(long, help_heading = PLAIN, value_name = "stretch|again", value_parser = extension)]
+    pub extend: Option<Extension>,
     /// Choose network, views and epochs so that the run ends within about M minutes on this machine: a few steps are tried
     /// first. What is asked for by other flags stays
     #[arg(long, help_heading = PLAIN, value_name = "M", value_parser = minutes)]
@@ -41,6 +46,11 @@ pub struct PretrainArgs {
     /// Where to compute.
     #[command(flatten)]
     pub device: DeviceArgs,
+}
+
+fn extension(name: &str) -> Result<Extension, String> {
+    let known = Extension::of_word(name).filter(|extension| *extension != Extension::No);
+    known.ok_or_else(|| "it is one of stretch, again".to_owned())
 }
 
 /// A time that a run can take.
@@ -164,6 +174,9 @@ Examples:
       a released backbone, adapted to a folder; kNN of the start is kept, and a fall below it is said at once
   dino-vmf pretrain --data photos --init runs/photos --epochs 50 --out runs/more
       a new run that begins with the weights, heads and centres of another one
+
+  dino-vmf pretrain --data photos --epochs 200 --extend again --out runs/photos
+      100 epochs more for a run of 100, with a learning rate that falls a second time
 
 Ctrl-C saves and stops; so do SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGALRM and SIGPWR, which batch systems send. The run's
 backbone.safetensors is then the teacher of the last step. The same command again continues, also after a crash or a kill;

@@ -277,7 +277,7 @@ impl<'a> Seen<'a> {
     fn against_start(&self, found: &Accuracy, is_rising: bool) -> Said {
         let recipe = self.evidence.recipe;
         if found.is_worse_than_untrained() {
-            let (start, now) = found.since_start();
+            let (start, now) = found.start_and_end();
             let advice = format!("Worse than its start: {}. Next: {ANEW}", start::ruined(start, now, recipe));
             return said(Kind::WorseThanStart, advice);
         }

@@ -88,7 +88,7 @@ impl Accuracy {
     }
 
     /// From what accuracy to which it has come.
-    pub(super) fn since_start(&self) -> (f64, f64) {
+    pub(super) fn start_and_end(&self) -> (f64, f64) {
         (self.untrained, self.trained)
     }
 

@@ -1,5 +1,6 @@
 //! Whether a network that was given is being lost: its accuracy against that of its start.
 
+use super::verdict::USUAL_LR;
 use crate::recipe::{Begin, Recipe};
 
 /// What the learning rate is divided by in the advice.
@@ -24,7 +25,7 @@ pub(super) fn ruined(start: f64, now: f64, recipe: &Recipe) -> String {
     };
     let lower = match recipe.begin() {
         Begin::Adapt => format!("--set backbone_lr={}", short(recipe.backbone_lr() / LOWER)),
-        _ => format!("--adapt in place of --init, --set lr={}", short(recipe.lr() / LOWER)),
+        _ => format!("--adapt in place of --init, --set lr={}", short((recipe.lr() / LOWER).min(USUAL_LR))),
     };
     format!(
         "kNN fell from {start:.1} % at the start to {now:.1} %: this learning rate is ruining the network; try {lower} or \

@@ -358,11 +358,9 @@ impl Method for Ibot {
     fn treatment(&self, id: ParamId, spec: &ParamSpec) -> Treatment {
         let own = self.own_prototypes.as_ref();
         let of_own = own.and_then(|own| self.options.class.treatment_of(own, id, spec));
-        if id == self.mask_token {
-            // Its gradient comes back through the backbone.
-            return Treatment { waits: true, ..Treatment::usual(spec) };
-        }
-        of_own.unwrap_or_else(|| self.class.treatment(id, spec))
+        let usual = of_own.unwrap_or_else(|| self.class.treatment(id, spec));
+        // The gradient of the mask token comes back through the backbone.
+        Treatment { waits: id == self.mask_token, ..usual }
     }
 
     fn start_step(&mut self) {

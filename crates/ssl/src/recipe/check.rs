@@ -4,7 +4,7 @@ use super::error::RecipeError;
 use super::fields::{KEYS, Key, Recipe};
 use model::Start;
 
-use super::values::{Begin, MaskShape, MethodName, Prototypes, Size, WeightsDigest};
+use super::values::{Begin, Extension, MaskShape, MethodName, Prototypes, Size, WeightsDigest};
 use crate::health::{Course, FEW_IMAGES, USUAL_LR};
 
 /// What a recipe needs to know of the data.
@@ -71,6 +71,10 @@ pub(super) fn check(recipe: &Recipe) -> Result<(), RecipeError> {
         MethodName::Msn => check_anchors(recipe)?,
     }
     check_begin(recipe)?;
+    if (recipe.extension() == Extension::No) != (recipe.extended_from() == 0) {
+        return Err(RecipeError::ExtensionWithoutLength);
+    }
+    ordered(("extended_from", recipe.extended_from() as f64), ("epochs", recipe.epochs() as f64))?;
     ordered(("warmup_epochs", recipe.warmup_epochs()), ("epochs", recipe.epochs() as f64))?;
     ordered(("backbone_warmup_epochs", recipe.backbone_warmup_epochs()), ("epochs", recipe.epochs() as f64))?;
     ordered(("min_lr", recipe.min_lr()), ("the peak learning rate, lr * batch_size / 256 =", recipe.peak_lr()))?;

@@ -12,45 +12,12 @@ use super::adapt_rules;
 use super::check::{Facts, LEAST_GRID_FOR_BLOCKS, check_scope};
 use super::early::{RESIDUAL, RGB};
 use super::error::RecipeError;
-use super::explain::Origin;
-use super::fields::{Given, RawRecipe, Recipe, Sourced};
-use super::values::{Begin, Centering, Interval, MaskShape, MethodName, OnCollapse, Prototypes, WeightsDigest};
+use super::fields::{RawRecipe, Recipe};
+use super::fill::Fill;
+use super::values::{
+    Begin, Centering, Extension, Interval, MaskShape, MethodName, OnCollapse, Prototypes, WeightsDigest,
+};
 use super::view_rules::{blur_sigma, global_scale, global_size, local_scale, local_size, patch_size};
-
-trait Fill<T> {
-    /// What was given, or the usual value.
-    fn or_default(self, value: T) -> Sourced<T>;
-    /// What was given, or what a rule says, with its reason.
-    fn or_derive(self, rule: impl FnOnce() -> (T, String)) -> Sourced<T>;
-    /// What was given, or the usual value unless this case is special for a reason.
-    fn or_usual(self, usual: T, special: Option<(T, String)>) -> Sourced<T>;
-}
-
-impl<T> Fill<T> for Option<Given<T>> {
-    fn or_default(self, value: T) -> Sourced<T> {
-        match self {
-            Some(Given { value, place }) => Sourced { value, origin: Origin::Given(place) },
-            None => Sourced { value, origin: Origin::Default },
-        }
-    }
-
-    fn or_derive(self, rule: impl FnOnce() -> (T, String)) -> Sourced<T> {
-        match self {
-            Some(Given { value, place }) => Sourced { value, origin: Origin::Given(place) },
-            None => {
-                let (value, reason) = rule();
-                Sourced { value, origin: Origin::Derived(reason) }
-            }
-        }
-    }
-
-    fn or_usual(self, usual: T, special: Option<(T, String)>) -> Sourced<T> {
-        match special {
-            Some(special) => self.or_derive(|| special),
-            None => self.or_default(usual),
-        }
-    }
-}
 
 impl RawRecipe {
     /// Fills every gap for this data. What is done about a collapse follows from the rest, and is still to be decided.
@@ -102,7 +69,10 @@ impl RawRecipe {
 
         let epochs = self.epochs.or_derive(|| epochs(images));
         let batch_size = self.batch_size.or_derive(|| batch_size(images));
-        let (runs, batch) = (epochs.value, batch_size.value);
+        let (extension, extended_from) = (self.extension.or_default(Extension::No), self.extended_from.or_default(0));
+        // Schedules that begin again have come to their end as they were.
+        let runs = if extension.value == Extension::Again { extended_from.value.max(1) } else { epochs.value };
+        let batch = batch_size.value;
         let steps = (images / batch).max(1) as f64 * runs as f64;
         let begin = self.begin.or_default(Begin::Drawn);
         let adapts = begin.value == Begin::Adapt;
@@ -158,6 +128,8 @@ impl RawRecipe {
                 },
             ),
             epochs,
+            extension,
+            extended_from,
             batch_size,
             lr,
             min_lr: self.min_lr.or_default(1e-6),

@@ -7,7 +7,7 @@ use tensor::ops::Interpolation;
 use super::error::RecipeError;
 use super::fields::{Given, RawRecipe};
 use super::parse::parse;
-use super::values::{Centering, MethodName, Prototypes, ResidualStream};
+use super::values::{Centering, Extension, MethodName, Prototypes, ResidualStream};
 
 /// Channels of an ordinary image.
 pub(super) const RGB: usize = 3;
@@ -55,6 +55,20 @@ impl RawRecipe {
     pub fn prototypes(&self) -> Prototypes {
         let usual = if self.method() == MethodName::Msn { Prototypes::L2 } else { Prototypes::Vmf };
         self.prototypes.as_ref().map_or(usual, |given| given.value)
+    }
+
+    /// How many epochs were asked for.
+    pub fn epochs(&self) -> Option<usize> {
+        self.epochs.as_ref().map(|given| given.value)
+    }
+
+    /// The same for a run of so many epochs that was made longer so, from `extended_from` epochs.
+    pub fn with_length(mut self, epochs: usize, extension: Extension, extended_from: usize, place: &str) -> Self {
+        let place = place.to_owned();
+        self.epochs = Some(Given { value: epochs, place: place.clone() });
+        self.extension = Some(Given { value: extension, place: place.clone() });
+        self.extended_from = Some(Given { value: extended_from, place });
+        self
     }
 
     /// How positions are to be interpolated, where somebody said so.

@@ -217,6 +217,11 @@ pub enum RecipeError {
         /// How the run is to begin.
         begin: Begin,
     },
+    /// An extension that does not say of what, or a length without one.
+    #[error(
+        "extension and extended_from belong together: leave both out, and make a run longer with --epochs N --extend HOW"
+    )]
+    ExtensionWithoutLength,
     /// A start for weights that are not drawn.
     #[error("start says how weights are drawn, and begin = \"{begin}\" takes those of a file: leave start out")]
     StartOfGivenWeights {

@@ -145,6 +145,8 @@ const AS_BEFORE: &[(&str, &str)] = &[
     ("layer_decay", "1.0"),
     ("pull", "0.0"),
     ("backbone_warmup_epochs", "0.0"),
+    ("extension", "\"none\""),
+    ("extended_from", "0"),
 ];
 
 impl RunConfig for Recipe {

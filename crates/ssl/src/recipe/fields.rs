@@ -12,8 +12,8 @@ use super::nearest::unknown_key;
 use super::parse::SET;
 use super::rule::{Rule, above, below, between};
 use super::values::{
-    Begin, Centering, Interval, MaskShape, MethodName, OnCollapse, POSITIONS, Prototypes, ResidualStream, Setting,
-    Size, WeightsDigest,
+    Begin, Centering, Extension, Interval, MaskShape, MethodName, OnCollapse, POSITIONS, Prototypes, ResidualStream,
+    Setting, Size, WeightsDigest,
 };
 
 /// A value that somebody set, and where.
@@ -263,6 +263,11 @@ recipe! {
 
     /// Passes over the data.
     epochs: usize, Rule::Whole(1, 1_000_000), Fixed, EVERY;
+    /// How a run was made longer than it was begun (--extend): its schedules stretched to the new length, or begun again after
+    /// their end.
+    extension: Extension, Rule::Choice(Extension::WORDS), Fixed, EVERY;
+    /// Epochs that it had before; 0 where it was not made longer.
+    extended_from: usize, Rule::Whole(0, 1_000_000), Fixed, EVERY;
     /// Images in a step.
     batch_size: usize, Rule::Whole(1, 1_000_000), Fixed, EVERY;
     /// Base learning rate for 256 images; the peak is lr * batch_size / 256.

@@ -21,6 +21,7 @@ mod early;
 mod error;
 mod explain;
 mod fields;
+mod fill;
 mod from_weights;
 mod nearest;
 mod parse;
@@ -39,7 +40,7 @@ pub use nearest::nearest_key;
 pub use parse::of_run;
 pub use retry::MOST_RETRIES;
 pub use values::{
-    Begin, Centering, Interval, MaskShape, MethodName, NoSize, OnCollapse, Prototypes, ResidualStream, Size,
+    Begin, Centering, Extension, Interval, MaskShape, MethodName, NoSize, OnCollapse, Prototypes, ResidualStream, Size,
     WeightsDigest,
 };
 

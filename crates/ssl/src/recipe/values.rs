@@ -136,6 +136,18 @@ choice! {
     }
 }
 
+choice! {
+    /// How a run was made longer than it was begun.
+    Extension {
+        /// It was not.
+        No = "none",
+        /// Its schedules are those of a run that was as long from the beginning.
+        Stretch = "stretch",
+        /// Its schedules came to their end, and the epochs after it have their own.
+        Again = "again",
+    }
+}
+
 /// Which weights a run begins with: a digest of their values; none where they are drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WeightsDigest(pub Option<u64>);

@@ -232,7 +232,8 @@ fn hint(path: &Path, differences: &[Difference]) -> String {
     let differs = |key: &str| differences.iter().any(|difference| difference.key == key);
     let mut said = String::new();
     if differs("epochs") {
-        said += "The schedules follow the number of epochs, so a run of another length begins anew. ";
+        said +=
+            "The schedules follow the number of epochs: a run of fewer begins anew, and --extend makes one longer. ";
     }
     if differs("begin_weights") {
         let kept = path.join(INITIAL_FILE);

@@ -61,6 +61,12 @@ impl RunFolder {
 
     /// The same for settings that take these attempts into account.
     pub fn open_after(root: &Path, config: &dyn RunConfig, known: &[Attempt]) -> Result<Self, RunError> {
+        let (lock, attempts) = Self::take(root, known)?;
+        Self::open_locked(root, config, lock, attempts)
+    }
+
+    /// Takes the lock of a folder, which is made if it is not there, with the attempts that it holds.
+    pub(super) fn take(root: &Path, known: &[Attempt]) -> Result<(Lock, Vec<Attempt>), RunError> {
         // Looked at before anything is written: a folder that is not ours stays as it is.
         refuse_foreign(root)?;
         if !root.exists() {
@@ -75,7 +81,7 @@ impl RunFolder {
             return Err(RunError::AttemptsChanged { path: root.to_owned() });
         }
         attempts::clear(root, &attempts)?;
-        Self::open_locked(root, config, lock, attempts)
+        Ok((lock, attempts))
     }
 
     pub(super) fn open_locked(
@@ -244,7 +250,7 @@ pub fn is_run(root: &Path) -> bool {
 }
 
 /// In what these settings differ from those of the folder's run, if at all; an error where they are those of another run.
-fn changed(root: &Path, config: &dyn RunConfig) -> Result<Option<Vec<Difference>>, RunError> {
+pub(super) fn changed(root: &Path, config: &dyn RunConfig) -> Result<Option<Vec<Difference>>, RunError> {
     let (saved, path) = RunReader::open(root)?.config()?;
     match config.compare(&saved).map_err(|source| RunError::Config { path, source })? {
         Comparison::Same => Ok(None),

@@ -36,6 +36,19 @@ pub struct Identity {
     pub digests: Digests,
     /// Steps of the whole run.
     pub steps: u64,
+    /// What it was before it was made longer, oldest first: its checkpoints from then are its own.
+    pub before: Vec<Shorter>,
+}
+
+/// A run before it was made longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shorter {
+    /// The digest of its settings.
+    pub recipe: String,
+    /// Its steps.
+    pub steps: u64,
+    /// The newest step that was saved when it was made longer; 0 for none.
+    pub saved: u64,
 }
 
 impl Identity {
@@ -46,20 +59,41 @@ impl Identity {
         // where there is none.
         let (system, process) = (RandomState::new(), std::process::id());
         let half = |part: u8| system.hash_one((now, process, part));
-        Self { run: format!("{:016x}{:016x}", half(0), half(1)), digests, steps }
+        Self { run: format!("{:016x}{:016x}", half(0), half(1)), digests, steps, before: Vec::new() }
     }
 
     /// The text of `identity.json`.
     pub(super) fn to_json(&self) -> String {
-        let Self { run, digests: Digests { recipe, data }, steps } = self;
-        format!("{:#}\n", json!({ "run": run, "recipe": recipe, "data": data, "steps": steps }))
+        let Self { run, digests: Digests { recipe, data }, steps, before } = self;
+        let mut object = json!({ "run": run, "recipe": recipe, "data": data, "steps": steps });
+        if !before.is_empty() {
+            let entry = |b: &Shorter| json!({ "recipe": b.recipe, "steps": b.steps, "saved": b.saved });
+            object["extended"] = before.iter().map(entry).collect();
+        }
+        format!("{object:#}\n")
     }
 
     fn from_json(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;
         let text = |key: &str| value.get(key)?.as_str().map(str::to_owned);
         let digests = Digests { recipe: text("recipe")?, data: text("data")? };
-        Some(Self { run: text("run")?, digests, steps: value.get("steps")?.as_u64()? })
+        let shorter = |entry: &Value| {
+            let number = |key: &str| entry.get(key)?.as_u64();
+            let recipe = entry.get("recipe")?.as_str()?.to_owned();
+            Some(Shorter { recipe, steps: number("steps")?, saved: number("saved")? })
+        };
+        let before = match value.get("extended") {
+            Some(list) => list.as_array()?.iter().map(shorter).collect::<Option<_>>()?,
+            None => Vec::new(),
+        };
+        Some(Self { run: text("run")?, digests, steps: value.get("steps")?.as_u64()?, before })
+    }
+
+    /// The same run with other settings, which make it longer. `saved` is its newest step.
+    pub(super) fn longer(&self, digests: Digests, steps: u64, saved: u64) -> Self {
+        let mut before = self.before.clone();
+        before.push(Shorter { recipe: self.digests.recipe.clone(), steps: self.steps, saved });
+        Self { run: self.run.clone(), digests, steps, before }
     }
 
     /// The identity of the run in a folder; none where the folder has none, because an earlier version began it.
@@ -85,6 +119,7 @@ impl Identity {
                 Some("does not say which run it belongs to; an earlier version of this program wrote it".to_owned())
             }
             Some(found) if found == own => None,
+            Some(found) if key == "recipe" && self.before.iter().any(|shorter| shorter.recipe == *found) => None,
             Some(found) => Some(match key {
                 "run" => format!("belongs to another run ({}, this is {})", short(found), short(own)),
                 "recipe" => "belongs to this run before its settings were changed by hand".to_owned(),
@@ -107,7 +142,7 @@ pub(super) mod tests {
     /// A run of a hundred million steps under this name.
     pub(in crate::run) fn named(run: &str) -> Identity {
         let digests = Digests { recipe: "r".into(), data: "d".into() };
-        Identity { run: run.into(), digests, steps: 200_000_000 }
+        Identity { run: run.into(), digests, steps: 200_000_000, before: Vec::new() }
     }
 
     #[test]
@@ -124,6 +159,20 @@ pub(super) mod tests {
             std::fs::write(folder.path().join(IDENTITY), broken).unwrap();
             assert!(matches!(Identity::of_folder(folder.path()), Err(RunError::BadIdentity { .. })));
         }
+    }
+
+    #[test]
+    fn a_run_that_was_made_longer_knows_its_checkpoints_from_before() {
+        let own = named("0123456789abcdef");
+        let metadata: BTreeMap<String, String> =
+            own.metadata().into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let longer = own.longer(Digests { recipe: "s".into(), data: "d".into() }, 300_000_000, 7);
+        assert_eq!(longer.objection(&metadata), None);
+        let other = named("0123456789abcdef").longer(Digests { recipe: "t".into(), data: "e".into() }, 1, 0);
+        assert!(other.objection(&metadata).unwrap().contains("other data"));
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(IDENTITY), longer.to_json()).unwrap();
+        assert_eq!(Identity::of_folder(folder.path()).unwrap(), Some(longer));
     }
 
     #[test]
