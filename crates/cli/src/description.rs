@@ -37,8 +37,13 @@ fn of_network(config: &VitConfig, input: InputSpec, normalization: &Normalizatio
     // The size of the input stands for that of the positions: they are the same, unless another input was asked for.
     let seen = input.metadata();
     let shape = describe(config).into_iter().filter(|(key, _)| seen.iter().all(|(other, _)| other != key));
-    let version = (VERSION, format!("dino-vmf {}", env!("CARGO_PKG_VERSION")));
+    let version = (VERSION, program());
     shape.chain(seen.clone()).chain(normalization.metadata()).chain([version]).collect()
+}
+
+/// This program and its version.
+pub fn program() -> String {
+    format!("dino-vmf {}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Of a network that goes out.

@@ -116,7 +116,29 @@ fn nothing_but_an_earlier_export_is_replaced() {
 
     export(run_folder(), "timm", &other, &[]).succeeded();
     assert!(export(run_folder(), "timm", &other, &[]).failed().contains("--force replaces it"));
-    export(run_folder(), "timm", &other, &["--force"]).succeeded();
+    // With a slash behind it, as a shell completes it.
+    let slash = PathBuf::from(format!("{}/", other.display()));
+    export(run_folder(), "timm", &slash, &["--force"]).succeeded();
+    assert!(other.join("model.safetensors").is_file() && other.join("config.json").is_file());
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 2);
+    // A model of somebody else, with the same names of files; and the input, from within and through a link.
+    let hub = folder.path().join("hub");
+    fs::create_dir(&hub).unwrap();
+    for name in ["model.safetensors", "config.json"] {
+        fs::copy(Path::new(&fixture("hf_vit")).join(name), hub.join(name)).unwrap();
+    }
+    let message = export(run_folder(), "hf", &hub, &["--force"]).failed();
+    assert!(message.contains("has other files in it"), "{message}");
+    let message = export(hub.join("model.safetensors").to_str().unwrap(), "hf", &hub, &["--force"]).failed();
+    assert!(message.contains("is part of --weights"), "{message}");
+    #[cfg(unix)]
+    {
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&hub, &link).unwrap();
+        let message = export(hub.to_str().unwrap(), "hf", &link, &["--force"]).failed();
+        assert!(message.contains("is a link"), "{message}");
+    }
+    assert!(hub.join("model.safetensors").is_file());
     fs::write(other.join("notes.txt"), "mine").unwrap();
     let message = export(run_folder(), "timm", &other, &["--force"]).failed();
     assert!(message.contains("has other files in it"), "{message}");

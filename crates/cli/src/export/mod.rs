@@ -212,10 +212,12 @@ fn into_folder(
             out.write_all(b"\n")
         })?;
     }
-    // Only what PyTorch's readers look for: the configuration says the rest.
+    // Who wrote it: an export replaces nobody else's. The configuration says the rest.
+    let version = ("program_version", description::program());
     let file = place.path("model.safetensors");
-    let written =
-        weights.loaded.write_outgoing(layout, [], &mut |writer| files::replace(&file, |out| writer.write_to(out)));
+    let written = weights
+        .loaded
+        .write_outgoing(layout, [version], &mut |writer| files::replace(&file, |out| writer.write_to(out)));
     written.map_err(ExportError::from)?;
     verify::weights(&place.root(), weights)?;
     place.finish()?;

@@ -27,10 +27,14 @@ pub struct Filling {
 impl Folder {
     /// An error unless `out` can become a folder of these files, and nothing else is lost.
     pub fn check(out: &Path, files: &'static [&'static str], force: bool, inputs: &[Input]) -> Result<Self, CliError> {
+        // From here on the path itself: not what was typed, which may end in a slash.
+        let out = &output_file::check_new_folder(out, inputs)?;
         let fail = |what: &str| {
             CliError::from(ExportError::Folder { path: text::shown(out).into_owned(), what: what.to_owned() })
         };
-        output_file::check_new_folder(out, inputs)?;
+        if fs::symlink_metadata(out).is_ok_and(|about| about.is_symlink()) {
+            return Err(fail("is a link, and a folder is to be written; give another --out"));
+        }
         let entries = match fs::read_dir(out) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Ok(Self { out: out.to_owned(), files, exists: false });
@@ -41,7 +45,8 @@ impl Folder {
             entries => entries.map_err(|error| fail(&format!("cannot be read: {error}")))?,
         };
         let names: Vec<_> = entries.filter_map(Result::ok).map(|entry| entry.file_name()).collect();
-        let is_ours = names.iter().all(|name| files.iter().any(|file| *file == name.as_os_str()));
+        let is_ours = names.iter().all(|name| files.iter().any(|file| *file == name.as_os_str()))
+            && output_file::is_export(&out.join("model.safetensors"));
         match (names.is_empty(), is_ours, force) {
             (true, _, _) | (_, true, true) => Ok(Self { out: out.to_owned(), files, exists: true }),
             (_, true, false) => {
@@ -76,17 +81,29 @@ impl Filling {
         files::replace(&path, |file| write(file)).map_err(|source| failed(&path, source))
     }
 
-    /// Puts it into its place.
+    /// Puts it into its place. What is there stays until the new one stands.
     pub fn finish(self) -> Result<(), CliError> {
         let Folder { out, files, exists } = &self.folder;
+        let fail = |source| failed(out, source);
+        let aside = files::unfinished_path(out);
+        if *exists {
+            fs::rename(out, &aside).map_err(fail)?;
+        }
+        if let Err(source) = fs::rename(&self.unfinished, out) {
+            if *exists {
+                _ = fs::rename(&aside, out);
+            }
+            return Err(fail(source));
+        }
+        files::sync_folder_of(out).map_err(fail)?;
         if *exists {
             for name in *files {
-                files::remove_if_there(&out.join(name)).map_err(|source| failed(out, source))?;
+                files::remove_if_there(&aside.join(name)).map_err(fail)?;
             }
-            fs::remove_dir(out).map_err(|source| failed(out, source))?;
+            // What somebody has put there in the meantime stays, beside the new one.
+            _ = fs::remove_dir(&aside);
         }
-        fs::rename(&self.unfinished, out).map_err(|source| failed(out, source))?;
-        files::sync_folder_of(out).map_err(|source| failed(out, source))
+        Ok(())
     }
 }
 

@@ -44,6 +44,15 @@ impl Input {
         Self { flag: "--data", given: spec.to_owned(), files }
     }
 
+    /// Whether it is a file or folder below a canonical path, or that itself.
+    pub(super) fn is_within(&self, place: &Path) -> bool {
+        let within = |path: &Path| path.canonicalize().is_ok_and(|path| path.starts_with(place));
+        match &self.files {
+            Files::None => false,
+            Files::Below(path) | Files::Ending { folder: path, .. } => within(path),
+        }
+    }
+
     /// Whether a canonical path is one of its files, or would be if it were there.
     pub(super) fn holds(&self, place: &Path) -> bool {
         let below = |folder: &Path| folder.canonicalize().is_ok_and(|folder| place.starts_with(folder));

@@ -141,7 +141,7 @@ impl Kind {
             || match self {
                 Kind::Npy => start.starts_with(b"\x93NUMPY"),
                 Kind::Png => start == b"\x89PNG\r\n\x1a\n",
-                Kind::Weights => WeightsFile::open(path).is_ok_and(|file| is_export(&file)),
+                Kind::Weights => is_export(path),
                 // The first field says the version of the format, the next who wrote it.
                 Kind::Onnx => is_onnx_of_ours(path)?,
                 Kind::Features => WeightsFile::open(path)
@@ -151,7 +151,8 @@ impl Kind {
 }
 
 /// Whether an export has written this file: our metadata, and neither a checkpoint nor features.
-fn is_export(file: &WeightsFile) -> bool {
+pub fn is_export(path: &Path) -> bool {
+    let Ok(file) = WeightsFile::open(path) else { return false };
     let said = |key: &str| file.metadata().get(key).map(String::as_str);
     said("format") == Some("pt") && said("program_version").is_some_and(|version| version.starts_with("dino-vmf "))
 }
@@ -163,16 +164,17 @@ fn is_onnx_of_ours(path: &Path) -> io::Result<bool> {
     Ok(start.first() == Some(&0x08) && start.windows(8).any(|window| window == b"dino-vmf"))
 }
 
-/// An error if `out`, a folder to be written, lies in a run or is, or is in, an input of the command.
-pub fn check_new_folder(out: &Path, inputs: &[Input]) -> Result<(), OutputFileError> {
+/// Where `out`, a folder, is to be written. An error if it lies in a run, or if it is, holds or lies in an input of the
+/// command.
+pub fn check_new_folder(out: &Path, inputs: &[Input]) -> Result<PathBuf, OutputFileError> {
     let path = out.to_owned();
     let Some(place) = place_of(out) else { return Err(OutputFileError::NoFolder { path }) };
     if let Some(run) = run_of(&place) {
         return Err(OutputFileError::InsideRun { path, run });
     }
-    match inputs.iter().find(|input| input.holds(&place)) {
+    match inputs.iter().find(|input| input.holds(&place) || input.is_within(&place)) {
         Some(input) => Err(OutputFileError::IsInput { path, flag: input.flag, given: input.given.clone() }),
-        None => Ok(()),
+        None => Ok(place),
     }
 }
 

@@ -37,8 +37,8 @@ pub fn describe(config: &VitConfig) -> Vec<(&'static str, String)> {
     if let Some(arch) = config.arch() {
         said.push((ARCHITECTURE, arch.name().to_owned()));
     }
-    // Files from before there was a choice say nothing.
-    if config.extras.interpolation != Interpolation::Dino {
+    // Files from before there was a choice say nothing, and have no registers.
+    if config.extras.interpolation != Interpolation::Dino || config.extras.registers > 0 {
         said.push((POSITIONS, positions_name(config.extras.interpolation).to_owned()));
     }
     if config.extras.norm_epsilon != Extras::NONE.norm_epsilon {

@@ -136,8 +136,9 @@ pub(super) fn unknown_part(name: &str) -> Option<&'static str> {
         ("mlp.gate_proj.", "a gated MLP"),
         ("q_norm.", "norms of queries and keys"),
     ];
-    const LEADING: [(&str, &str); 5] = [
+    const LEADING: [(&str, &str); 6] = [
         ("dist_token", "a distillation token"),
+        ("embeddings.distillation_token", "a distillation token"),
         ("norm_pre.", "a norm before the blocks"),
         ("patch_embed.", "a patch embedding of another kind"),
         ("blocks.", "blocks of another kind"),

@@ -231,7 +231,7 @@ pub enum WeightsError {
     #[error(
         "{}: images of {}x{} pixels have {} patches of {patch}x{patch}, but the file has {patches} patch positions: give \
          the image size that the network was trained with",
-        path.display(), image.0, image.1, (image.0 / patch) * (image.1 / patch)
+        path.display(), image.0, image.1, (image.0 / patch).saturating_mul(image.1 / patch)
     )]
     ImageSize {
         /// The file.

@@ -79,8 +79,8 @@ fn positions_of(
     given: Option<(usize, usize)>,
 ) -> Result<(LeadingPositions, (usize, usize)), WeightsError> {
     let ways = [(LeadingPositions::Class, 1), (LeadingPositions::None, 0), (LeadingPositions::All, 1 + registers)];
-    // Without registers there is one way, and an error is about that.
-    let ways = if registers == 0 { &ways[..1] } else { &ways[..] };
+    // Without registers two are one. DeiT III's positions are those of patches alone.
+    let ways = if registers == 0 { &ways[..2] } else { &ways[..] };
     let mut first = None;
     for &(leading, rows) in ways {
         match image_size(path, positions.saturating_sub(rows), patch, given) {

@@ -138,6 +138,11 @@ impl WeightsFile {
         let mut layout = Layout::default();
         let vit = Vit::new(&mut layout, "", described.config.clone());
         let origins = infer::origins(self.path(), &matched, &layout, &described)?;
+        // Tensors may share their bytes, and a network that takes more than there are would have no bound.
+        if origins.iter().map(Origin::bytes).sum::<u64>() > self.file_bytes() {
+            let reason = "its tensors share their bytes, which weights do not".to_owned();
+            return Err(WeightsError::Damaged { path: self.path().to_owned(), reason });
+        }
         let report = LoadReport { heads_from: Some(described.heads_from), ..matched.report };
         Ok(Plan { vit, layout, origins, report })
     }

@@ -49,6 +49,16 @@ impl Origin {
         })
     }
 
+    /// Bytes of the file that it is read from.
+    pub(super) fn bytes(&self) -> u64 {
+        let of = |tensor: &TensorInfo| tensor.place.bytes.end - tensor.place.bytes.start;
+        match self {
+            Origin::Whole(tensor) | Origin::WithoutClass(tensor) | Origin::WithoutRegisters(tensor) => of(tensor),
+            Origin::WithPositions(tensor, _) => of(tensor),
+            Origin::Stacked(tensors) => tensors.iter().map(of).sum(),
+        }
+    }
+
     /// A tensor of this origin that does not fit the parameter, and the shape that would.
     pub(super) fn misfit(&self, spec: &ParamSpec, registers: usize) -> Option<(&TensorInfo, Vec<usize>)> {
         let with_rows = |axis: usize, rows: usize| {

@@ -139,7 +139,8 @@ impl LoadedVit {
         shape[1] += registers;
         let values = move || {
             let mut values = self.weights[id].to_f32();
-            values.splice(dim..dim, std::iter::repeat_n(0.0, registers * dim));
+            // A register that is -0.0 stays that: x + -0.0 is x, bit for bit.
+            values.splice(dim..dim, std::iter::repeat_n(-0.0, registers * dim));
             values
         };
         Outgoing { name: "pos_embed".to_owned(), shape, values: Box::new(values) }

@@ -34,6 +34,7 @@ pub(super) fn open(path: &Path, mut file: File, length: u64) -> Result<WeightsFi
     if is_little == Some(files::pickle::Node::Bool(false)) {
         return Err(damaged(path, "its numbers are big-endian, which is not read"));
     }
+    drop(machine);
     let object = next()?;
     let described = tensors::describe(&object).map_err(|reason| damaged(path, reason))?;
     drop(object);

@@ -14,6 +14,15 @@ const MAX_DEPTH: usize = 32;
 /// How many objects that hold others are looked at. One that several others hold is looked at for each of them.
 const MAX_VISITS: usize = 1 << 20;
 
+/// How many elements of containers are looked at in all.
+const MAX_LOOKS: usize = 1 << 23;
+
+/// More tensors than any checkpoint has, and more axes than any of them.
+const MAX_TENSORS: usize = 1 << 16;
+const MAX_AXES: usize = 8;
+
+const TOO_MUCH: &str = "its pickle holds more than any checkpoint does";
+
 /// Bytes that all names may have together.
 const MAX_NAMES: usize = 32 << 20;
 
@@ -42,7 +51,7 @@ pub(super) struct Stored {
 pub(super) fn describe(pickle: &Pickle) -> Result<Vec<Described>, String> {
     let mut found: Vec<Described> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    let mut walk = Walk { pickle, open: vec![(pickle.root(), String::new(), 0)], pushed: 0, names: 0 };
+    let mut walk = Walk { pickle, open: vec![(pickle.root(), String::new(), 0)], looked_at: 0, pushed: 0, names: 0 };
     while let Some((id, name, depth)) = walk.open.pop() {
         let Some(tensor) = tensor(pickle, id, &name)? else {
             walk.open_inside(id, &name, depth)?;
@@ -50,6 +59,7 @@ pub(super) fn describe(pickle: &Pickle) -> Result<Vec<Described>, String> {
         };
         match places.entry(tensor.name.clone()) {
             Entry::Occupied(place) => found[*place.get()] = tensor,
+            Entry::Vacant(_) if found.len() == MAX_TENSORS => return Err(TOO_MUCH.to_owned()),
             Entry::Vacant(place) => {
                 place.insert(found.len());
                 found.push(tensor);
@@ -64,6 +74,7 @@ struct Walk<'a> {
     pickle: &'a Pickle,
     /// What is still to be looked at, its name and how deep it lies; the next one last.
     open: Vec<(NodeId, String, usize)>,
+    looked_at: usize,
     pushed: usize,
     names: usize,
 }
@@ -90,6 +101,10 @@ impl Walk<'_> {
     }
 
     fn push(&mut self, id: NodeId, name: impl FnOnce() -> String, depth: usize) -> Result<(), String> {
+        self.looked_at += 1;
+        if self.looked_at > MAX_LOOKS {
+            return Err(TOO_MUCH.to_owned());
+        }
         let holds_something =
             matches!(self.pickle.node(id), Node::Dict(_) | Node::List(_) | Node::Tuple(_) | Node::Call(_));
         if !holds_something {
@@ -99,7 +114,7 @@ impl Walk<'_> {
         self.pushed += 1;
         self.names += name.len();
         if self.pushed > MAX_VISITS || self.names > MAX_NAMES || depth >= MAX_DEPTH {
-            return Err("its pickle holds more than any checkpoint does".to_owned());
+            return Err(TOO_MUCH.to_owned());
         }
         self.open.push((id, name, depth + 1));
         Ok(())
@@ -147,7 +162,8 @@ fn rebuild(pickle: &Pickle, function: &str, arguments: &[NodeId], name: &str) ->
         storage = StorageId { count: storage.count / kind.size, element: kind, ..storage };
     }
     let number = |id: NodeId| pickle.int(id).and_then(|number| u64::try_from(number).ok());
-    let numbers = |id: NodeId| pickle.items(id)?.iter().map(|&id| number(id)).collect::<Option<Vec<u64>>>();
+    let axes = |id: NodeId| pickle.items(id).filter(|items| items.len() <= MAX_AXES);
+    let numbers = |id: NodeId| axes(id)?.iter().map(|&id| number(id)).collect::<Option<Vec<u64>>>();
     let read = (number(*offset), numbers(*shape), numbers(*strides));
     let (Some(offset), Some(shape), Some(strides)) = read else {
         return Err(format!("tensor `{}` has no shape", text::excerpt(name)));
