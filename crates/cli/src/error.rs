@@ -283,6 +283,23 @@ pub enum CliError {
         /// What the system said.
         source: io::Error,
     },
+    /// A run of which nothing can be shown.
+    #[error(transparent)]
+    Report(#[from] report::ReportError),
+    /// The page could not be written.
+    #[error("{}: the page cannot be written: {source}. Nothing was changed", text::shown(path))]
+    Page {
+        /// The file to be written.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No run below a folder.
+    #[error("{}: there is no run below this folder; `dino-vmf runs FOLDER` looks in another one", text::shown(path))]
+    NoRuns {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The picture could not be drawn.
     #[error(transparent)]
     Sheet(#[from] data::sheet::SheetError),

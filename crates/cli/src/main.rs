@@ -28,6 +28,7 @@ mod pretrain;
 mod proc;
 mod progress;
 mod recipe;
+mod report;
 mod signals;
 mod study;
 mod terminal;
@@ -81,6 +82,8 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Eval(command) => eval::run(command)?,
         Command::Export(args) => export::run(args)?,
         Command::Inspect(args) => inspect::run(args)?,
+        Command::Report(args) => report::run(args)?,
+        Command::Runs(args) => report::list(args)?,
         Command::Study(args) => return study::run(args),
         Command::Bench(BenchCommand::Step(args)) => bench::step::run(args)?,
         Command::Bench(BenchCommand::Data(args)) => bench::data::run(args)?,

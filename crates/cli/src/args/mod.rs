@@ -6,9 +6,11 @@ mod eval;
 mod export;
 mod network;
 mod recipe;
+mod report;
 mod study;
 
 pub use self::eval::{EvalCommand, KnnArgs, SetsArgs};
+pub use self::report::{ReportArgs, RunsArgs, SortArg};
 pub use bench::{BenchDataArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
 pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, PrecisionArg, SplitArg};
@@ -63,6 +65,12 @@ pub enum Command {
     /// Say what a weights file or a run holds
     #[command(allow_negative_numbers = true, after_help = network::INSPECT_EXAMPLES)]
     Inspect(InspectArgs),
+    /// Write a page that shows a run, or several side by side
+    #[command(after_help = self::report::REPORT_EXAMPLES)]
+    Report(ReportArgs),
+    /// List the runs below a folder, and how they are doing
+    #[command(after_help = self::report::RUNS_EXAMPLES)]
+    Runs(RunsArgs),
     /// Train a whole grid of recipes, data and seeds, and make a table of it
     #[command(allow_negative_numbers = true, after_help = study::EXAMPLES)]
     Study(StudyArgs),
@@ -155,6 +163,8 @@ mod tests {
             "export --weights w --to onnx --out f.onnx --which student --image-size 40x80 --force",
             "inspect w",
             "inspect w --json",
+            "report runs/a runs/b --out report.html --force",
+            "runs studies --json --sort knn",
             "bench step --arch vit_tiny --patch-size 16 --batch-size 8 --local-crops 6 --out-dim 4096 --steps 5 \
              --device cpu --json",
             "bench data --data d --batch-size 8 --local-crops 6 --workers 2 --seconds 3 --json",

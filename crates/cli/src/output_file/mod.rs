@@ -120,6 +120,8 @@ pub enum Kind {
     Weights,
     /// An ONNX file of this program.
     Onnx,
+    /// A page of this program.
+    Page,
 }
 
 impl Kind {
@@ -130,6 +132,7 @@ impl Kind {
             Kind::Png => "PNG picture",
             Kind::Weights => "safetensors file of an export",
             Kind::Onnx => "ONNX file of an export",
+            Kind::Page => "report of this program",
         }
     }
 
@@ -144,6 +147,7 @@ impl Kind {
                 Kind::Weights => is_export(path),
                 // The first field says the version of the format, the next who wrote it.
                 Kind::Onnx => is_onnx_of_ours(path)?,
+                Kind::Page => is_page_of_ours(path)?,
                 Kind::Features => WeightsFile::open(path)
                     .is_ok_and(|file| file.metadata().get("format").is_some_and(|f| f == eval::FEATURES_FORMAT)),
             })
@@ -162,6 +166,30 @@ fn is_onnx_of_ours(path: &Path) -> io::Result<bool> {
     let mut start = Vec::new();
     File::open(path)?.take(64).read_to_end(&mut start)?;
     Ok(start.first() == Some(&0x08) && start.windows(8).any(|window| window == b"dino-vmf"))
+}
+
+/// Whether this program has written this page: it says so in its first line.
+fn is_page_of_ours(path: &Path) -> io::Result<bool> {
+    let first = report::page::FIRST_LINE.as_bytes();
+    let mut start = Vec::new();
+    File::open(path)?.take(first.len() as u64).read_to_end(&mut start)?;
+    Ok(start == first)
+}
+
+/// The report in a run's own folder: the one file there that a command other than its training writes. An error where
+/// something else has its name.
+pub fn check_report_of_run(run: &Path) -> Result<PathBuf, OutputFileError> {
+    let path = run.join(train::run::REPORT_FILE);
+    match fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(path),
+        Err(source) => Err(OutputFileError::Inaccessible { path, source }),
+        Ok(about) if !about.is_file() => Err(OutputFileError::OtherKind { path, kind: Kind::Page }),
+        Ok(_) => match Kind::Page.may_replace(&path) {
+            Ok(true) => Ok(path),
+            Ok(false) => Err(OutputFileError::OtherKind { path, kind: Kind::Page }),
+            Err(source) => Err(OutputFileError::Inaccessible { path, source }),
+        },
+    }
 }
 
 /// Where `out`, a folder, is to be written. An error if it lies in a run, or if it is, holds or lies in an input of the
