@@ -294,6 +294,37 @@ pub enum CliError {
         /// What the system said.
         source: io::Error,
     },
+    /// A figure's name says no format.
+    #[error("{}: figures are written as .svg or .png; give a name that ends so", text::shown(path))]
+    FigureName {
+        /// The file to be written.
+        path: PathBuf,
+    },
+    /// A component of a mixture on the circle.
+    #[error(
+        "--component {}: expected DEGREES:KAPPA or DEGREES:KAPPA:WEIGHT, as in 315:10, with kappa from 0 to 1e6 and a weight \
+         above zero",
+        text::excerpt(given)
+    )]
+    FigureComponent {
+        /// What was given.
+        given: String,
+    },
+    /// No run has logged this number.
+    #[error(
+        "no run has logged `{}`; metrics.jsonl in a run's folder has the numbers that there are",
+        text::excerpt(key)
+    )]
+    NoSuchNumber {
+        /// Its name.
+        key: String,
+    },
+    /// A figure of the distribution with parameters that it does not have.
+    #[error(transparent)]
+    Distribution(#[from] vmf::Error),
+    /// A drawing did not become a picture.
+    #[error(transparent)]
+    Raster(#[from] report::figure::RasterError),
     /// No run below a folder.
     #[error("{}: there is no run below this folder; `dino-vmf runs FOLDER` looks in another one", text::shown(path))]
     NoRuns {

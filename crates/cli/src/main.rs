@@ -15,6 +15,7 @@ mod eval;
 mod export;
 mod extension;
 mod features;
+mod figure;
 mod images;
 mod inspect;
 mod limits;
@@ -84,6 +85,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Inspect(args) => inspect::run(args)?,
         Command::Report(args) => report::run(args)?,
         Command::Runs(args) => report::list(args)?,
+        Command::Figure(command) => figure::run(command)?,
         Command::Study(args) => return study::run(args),
         Command::Bench(BenchCommand::Step(args)) => bench::step::run(args)?,
         Command::Bench(BenchCommand::Data(args)) => bench::data::run(args)?,

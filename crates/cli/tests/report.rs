@@ -99,3 +99,31 @@ fn runs_are_listed_with_what_became_of_them() {
     assert_eq!(order[order.len() - 1], "deep/broken", "nothing is known of it: {table}");
     assert!(run(&["runs", at("nowhere").to_str().unwrap()]).failed().contains("there is no run below this folder"));
 }
+
+#[test]
+fn figures_are_drawn_with_their_numbers_beside_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for (seed, name) in [("0", "a"), ("1", "b")] {
+        small(Path::new(&path(name)), &["--epochs", "3", "--seed", seed, "--no-report"]).succeeded();
+    }
+    run(&["figure", "curves", &path("a"), &path("b"), "--out", &path("knn.svg")]).succeeded();
+    let csv = read(Path::new(&path("knn.csv")));
+    assert!(
+        csv.starts_with("epoch,a and 1 more seeds,\"a and 1 more seeds, least\",\"a and 1 more seeds, largest\"\n"),
+        "{csv}"
+    );
+    assert_eq!(csv.lines().count(), 4, "one line for both seeds, three epochs: {csv}");
+    for kind in ["circle", "normalizer"] {
+        let out = path(&format!("{kind}.png"));
+        run(&["figure", kind, "--out", &out]).succeeded();
+        assert!(fs::read(&out).unwrap().starts_with(b"\x89PNG"));
+        assert!(read(&Path::new(&out).with_extension("csv")).lines().count() > 200);
+        assert!(run(&["figure", kind, "--out", &out]).failed().contains("--force"));
+        run(&["figure", kind, "--out", &out, "--force"]).succeeded();
+    }
+    assert!(run(&["figure", "circle", "--out", &path("c.gif")]).failed().contains(".svg or .png"));
+    assert!(run(&["figure", "normalizer", "--dimensions", "4", "--out", &path("n.svg")]).failed().contains("4"));
+    let none = run(&["figure", "curves", &path("a"), "--key", "nothing", "--out", &path("k.svg")]).failed();
+    assert!(none.contains("no run has logged `nothing`"), "{none}");
+}

@@ -31,6 +31,39 @@ pub const STYLE: &str = "\
 .chart .reference{stroke:var(--muted);stroke-width:1;stroke-dasharray:5 4}\
 .chart .dot{stroke:none}";
 
+/// The same colours for a file of its own, on white. Plain rules alone: programs that draw SVG know no variables.
+const FILE_COLORS: [&str; COLORS] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a6a00"];
+const FILE_STYLE: &str = "text{fill:#333;font-size:11px;font-family:'DejaVu Sans',sans-serif}.title{font-size:13px;fill:#000}\
+.grid{stroke:#ccc;stroke-width:1}.line{fill:none;stroke-width:1.8;stroke-linejoin:round}.band{stroke:none;fill-opacity:.16}\
+.reference{stroke:#555;stroke-width:1;stroke-dasharray:5 4}.dot{stroke:none}";
+/// Room for a panel's title in a file, and for a row of its legend.
+const TITLE: f64 = 22.0;
+const ROW: f64 = 16.0;
+
+/// Where a chart is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Paint {
+    /// On a page, which has [`STYLE`].
+    Page,
+    /// In a file of its own.
+    File,
+}
+
+impl Paint {
+    fn color(self, i: usize) -> String {
+        match self {
+            Paint::Page => format!("var(--c{})", i % COLORS),
+            Paint::File => FILE_COLORS[i % COLORS].to_owned(),
+        }
+    }
+
+    /// A line's colour and dashes.
+    fn stroke(self, i: usize) -> String {
+        let dashes = ["", ";stroke-dasharray:7 3", ";stroke-dasharray:2 3", ";stroke-dasharray:9 3 2 3"];
+        format!("stroke:{}{}", self.color(i), dashes[(i / COLORS) % dashes.len()])
+    }
+}
+
 /// A line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
@@ -120,26 +153,18 @@ impl Chart {
 
     /// The drawing, which takes its colours from [`STYLE`] on the page.
     pub fn svg(&self) -> String {
-        self.drawn(false)
-    }
-
-    /// The drawing as a file of its own.
-    pub fn svg_file(&self) -> String {
-        self.drawn(true)
-    }
-
-    fn drawn(&self, is_file: bool) -> String {
-        let axes = self.axes();
-        let legend = if is_file { self.legend_rows() } else { 0 };
-        let height = HEIGHT + 16.0 * legend as f64;
         let title = escape(&self.title);
-        let mut svg = format!(
-            "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
-             aria-label=\"{title}\"><title>{title}</title>"
-        );
-        if is_file {
-            _ = write!(svg, "<style>{STYLE}</style>");
-        }
+        let content = self.content(Paint::Page);
+        format!(
+            "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+             aria-label=\"{title}\"><title>{title}</title>{content}</svg>"
+        )
+    }
+
+    /// Axes, references and lines.
+    fn content(&self, paint: Paint) -> String {
+        let axes = self.axes();
+        let mut svg = String::new();
         draw_axes(&mut svg, &axes, &self.across);
         for reference in &self.references {
             let (from, to, _) = axes.y.ends();
@@ -151,18 +176,12 @@ impl Chart {
             }
         }
         for (i, series) in self.series.iter().enumerate() {
-            draw_series(&mut svg, &axes, i, series);
+            draw_series(&mut svg, &axes, paint, i, series);
         }
-        if is_file {
-            for (i, series) in self.series.iter().enumerate().take(legend) {
-                let y = HEIGHT + 16.0 * i as f64;
-                _ = write!(svg, "<path class=\"line\" style=\"{}\" d=\"M{LEFT} {:.1}h18\"/>", stroke(i), y - 4.0);
-                _ = write!(svg, "<text x=\"{:.1}\" y=\"{y:.1}\">{}</text>", LEFT + 24.0, escape(&series.name));
-            }
-        }
-        svg + "</svg>"
+        svg
     }
 
+    /// The rows that the legend of a file has: one line needs no name.
     fn legend_rows(&self) -> usize {
         if self.series.len() > 1 { self.series.len() } else { 0 }
     }
@@ -175,7 +194,7 @@ impl Chart {
             _ = write!(
                 legend,
                 "<li><svg viewBox=\"0 0 18 8\"><path class=\"line\" style=\"{}\" d=\"M0 4h18\"/></svg>{} <b>{}</b></li>",
-                stroke(i),
+                Paint::Page.stroke(i),
                 escape(&series.name),
                 shown(last)
             );
@@ -227,9 +246,32 @@ fn is_drawn((x, y): &(f64, f64)) -> bool {
     x.is_finite() && y.is_finite()
 }
 
-fn stroke(i: usize) -> String {
-    let dashes = ["", ";stroke-dasharray:7 3", ";stroke-dasharray:2 3", ";stroke-dasharray:9 3 2 3"];
-    format!("stroke:var(--c{}){}", i % COLORS, dashes[(i / COLORS) % dashes.len()])
+/// Charts one below the other as a file of its own, on white, each with its title and legend.
+pub fn svg_file(charts: &[Chart]) -> String {
+    let height_of = |chart: &Chart| TITLE + HEIGHT + ROW * (chart.legend_rows() as f64 + 0.5);
+    let height: f64 = charts.iter().map(height_of).sum();
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\">\n\
+         <style>{FILE_STYLE}</style><rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\n"
+    );
+    let mut top = 0.0;
+    for chart in charts {
+        let (title, content) = (escape(&chart.title), chart.content(Paint::File));
+        _ = write!(
+            svg,
+            "<g transform=\"translate(0 {top:.1})\"><text class=\"title\" x=\"{LEFT}\" y=\"16\">{title}</text>"
+        );
+        _ = write!(svg, "<g transform=\"translate(0 {TITLE})\">{content}</g>");
+        for (i, series) in chart.series.iter().enumerate().take(chart.legend_rows()) {
+            let y = TITLE + HEIGHT + ROW * (i as f64 + 0.5);
+            let stroke = Paint::File.stroke(i);
+            _ = write!(svg, "<path class=\"line\" style=\"{stroke}\" d=\"M{LEFT} {:.1}h18\"/>", y - 4.0);
+            _ = write!(svg, "<text x=\"{:.1}\" y=\"{y:.1}\">{}</text>", LEFT + 24.0, escape(&series.name));
+        }
+        svg += "</g>\n";
+        top += height_of(chart);
+    }
+    svg + "</svg>\n"
 }
 
 fn draw_axes(svg: &mut String, axes: &Axes, across: &str) {
@@ -250,14 +292,14 @@ fn draw_axes(svg: &mut String, axes: &Axes, across: &str) {
     _ = write!(svg, "<text x=\"{middle:.1}\" y=\"{below:.1}\" text-anchor=\"middle\">{}</text>", escape(across));
 }
 
-fn draw_series(svg: &mut String, axes: &Axes, i: usize, series: &Series) {
+fn draw_series(svg: &mut String, axes: &Axes, paint: Paint, i: usize, series: &Series) {
     if series.band.len() > 1 {
         let edge = |of: fn(&(f64, f64, f64)) -> f64| series.band.iter().map(move |point| (point.0, of(point)));
         let upper = edge(|p| p.2).map(|p| axes.at(p));
         let lower: Vec<(f64, f64)> = edge(|p| p.1).map(|p| axes.at(p)).collect();
         let around: Vec<String> = upper.chain(lower.into_iter().rev()).map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-        let color = i % COLORS;
-        _ = write!(svg, "<path class=\"band\" style=\"fill:var(--c{color})\" d=\"M{}Z\"/>", around.join("L"));
+        let color = paint.color(i);
+        _ = write!(svg, "<path class=\"band\" style=\"fill:{color}\" d=\"M{}Z\"/>", around.join("L"));
     }
     let mut path = String::new();
     let mut is_down = false;
@@ -270,12 +312,12 @@ fn draw_series(svg: &mut String, axes: &Axes, i: usize, series: &Series) {
         _ = write!(path, "{}{x:.1} {y:.1}", if is_down { "L" } else { "M" });
         is_down = true;
     }
-    _ = write!(svg, "<path class=\"line\" data-line=\"{i}\" style=\"{}\" d=\"{path}\"/>", stroke(i));
+    _ = write!(svg, "<path class=\"line\" data-line=\"{i}\" style=\"{}\" d=\"{path}\"/>", paint.stroke(i));
     // A line of one point has no length.
     if let [(x, y)] = series.points.iter().filter(|point| is_drawn(point)).collect::<Vec<_>>()[..] {
         let (x, y) = axes.at((*x, *y));
-        let color = i % COLORS;
-        _ = write!(svg, "<circle class=\"dot\" style=\"fill:var(--c{color})\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
+        let color = paint.color(i);
+        _ = write!(svg, "<circle class=\"dot\" style=\"fill:{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
     }
 }
 
@@ -321,6 +363,7 @@ mod tests {
         assert!(figure.contains("null"), "what is not finite");
         let empty = Chart::default();
         assert!(empty.is_empty() && empty.svg().ends_with("</svg>"));
-        assert!(!chart.svg_file().contains("NaN"), "{}", chart.svg_file());
+        let file = svg_file(&[chart.clone(), chart]);
+        assert!(!file.contains("NaN") && !file.contains("<script") && !file.contains("var("), "{file}");
     }
 }

@@ -6,6 +6,7 @@
 //! - [`account`]: what there is to tell of a run besides.
 //! - [`settings`]: the settings of a run with their reasons.
 //! - [`curves`]: which numbers of a run are drawn together, and beside what.
+//! - [`figure`]: the paper's figures, as drawings with their numbers beside them.
 //! - [`page`]: one self-contained HTML file for a run, or for several side by side.
 //! - [`listing`]: all runs below a folder, a row each.
 //!
@@ -15,6 +16,7 @@ pub mod account;
 pub mod chart;
 
 pub mod curves;
+pub mod figure;
 pub mod history;
 pub mod listing;
 mod markup;

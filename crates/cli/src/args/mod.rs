@@ -4,6 +4,7 @@
 mod bench;
 mod eval;
 mod export;
+mod figure;
 mod network;
 mod recipe;
 mod report;
@@ -13,6 +14,7 @@ pub use self::eval::{EvalCommand, KnnArgs, SetsArgs};
 pub use self::report::{ReportArgs, RunsArgs, SortArg};
 pub use bench::{BenchDataArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
+pub use figure::{CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArgs};
 pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, PrecisionArg, SplitArg};
 pub use recipe::{PretrainArgs, RecipeArgs, RecipeFlags, ViewsArgs};
 pub use study::StudyArgs;
@@ -71,6 +73,9 @@ pub enum Command {
     /// List the runs below a folder, and how they are doing
     #[command(after_help = self::report::RUNS_EXAMPLES)]
     Runs(RunsArgs),
+    /// Draw a figure of the paper from your own runs, with its numbers beside it
+    #[command(subcommand)]
+    Figure(FigureCommand),
     /// Train a whole grid of recipes, data and seeds, and make a table of it
     #[command(allow_negative_numbers = true, after_help = study::EXAMPLES)]
     Study(StudyArgs),
@@ -165,6 +170,9 @@ mod tests {
             "inspect w --json",
             "report runs/a runs/b --out report.html --force",
             "runs studies --json --sort knn",
+            "figure circle --component 90:20 --component -30:4:0.3 --out c.svg",
+            "figure normalizer --dimensions 64,256 --out n.png --force",
+            "figure curves a b --key loss --out c.svg",
             "bench step --arch vit_tiny --patch-size 16 --batch-size 8 --local-crops 6 --out-dim 4096 --steps 5 \
              --device cpu --json",
             "bench data --data d --batch-size 8 --local-crops 6 --workers 2 --seconds 3 --json",

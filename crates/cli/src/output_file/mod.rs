@@ -122,6 +122,10 @@ pub enum Kind {
     Onnx,
     /// A page of this program.
     Page,
+    /// A drawing.
+    Svg,
+    /// Numbers in columns.
+    Csv,
 }
 
 impl Kind {
@@ -133,6 +137,8 @@ impl Kind {
             Kind::Weights => "safetensors file of an export",
             Kind::Onnx => "ONNX file of an export",
             Kind::Page => "report of this program",
+            Kind::Svg => "SVG drawing",
+            Kind::Csv => "table of numbers",
         }
     }
 
@@ -148,6 +154,8 @@ impl Kind {
                 // The first field says the version of the format, the next who wrote it.
                 Kind::Onnx => is_onnx_of_ours(path)?,
                 Kind::Page => is_page_of_ours(path)?,
+                Kind::Svg => start.starts_with(b"<svg"),
+                Kind::Csv => path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")),
                 Kind::Features => WeightsFile::open(path)
                     .is_ok_and(|file| file.metadata().get("format").is_some_and(|f| f == eval::FEATURES_FORMAT)),
             })
