@@ -79,7 +79,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
     match command {
         Command::Pretrain(args) => return pretrain::run(args),
         Command::Views(args) => views::run(args)?,
-        Command::Features(args) => features::run(args)?,
+        Command::Features(args) => return features::run(args),
         Command::Eval(command) => eval::run(command)?,
         Command::Export(args) => export::run(args)?,
         Command::Inspect(args) => inspect::run(args)?,

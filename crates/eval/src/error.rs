@@ -64,7 +64,8 @@ pub enum EvalError {
     Stopped,
     /// A file name whose extension names no format of features.
     #[error(
-        "{}: features are written as .safetensors (with labels and names) or .npy; give a name that ends so",
+        "{}: features are written as .safetensors, .npy (with a .csv of names and labels beside it) or .parquet; give a name \
+         that ends so",
         text::shown(path)
     )]
     Extension {
@@ -81,7 +82,8 @@ pub enum EvalError {
     },
     /// The header of a safetensors file is limited, and it holds the images' names.
     #[error(
-        "{}: the names of {images} images do not fit into the header of a safetensors file; write .npy instead",
+        "{}: the names of {images} images do not fit into the header of a safetensors file; a .parquet file, or an .npy with \
+         its .csv, holds any number of them",
         text::shown(path)
     )]
     TooManyNames {
@@ -89,6 +91,16 @@ pub enum EvalError {
         path: PathBuf,
         /// Images whose names were to be written.
         images: usize,
+    },
+    /// A batch of features that is none: a value or a label too many or too few.
+    #[error("{values} values and {labels} labels for {images} images: not one feature and one label each")]
+    Rows {
+        /// Images of the batch.
+        images: usize,
+        /// Labels of the batch.
+        labels: usize,
+        /// Values of the batch.
+        values: usize,
     },
     /// Images without a label, where the protocol compares labels.
     #[error(

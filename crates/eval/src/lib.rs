@@ -1,7 +1,7 @@
 //! Evaluation of trained backbones: features of any image source, and the protocols that judge them, one file each.
 //!
 //! - [`input`]: what a network sees of an image, and [`prepare`]: the resize and crop behind it.
-//! - [`features`]: class-token features of a source, or its raw pixels as a baseline.
+//! - [`features`]: features of a source, or its raw pixels as a baseline; [`pooling`]: of which tokens they are made.
 //! - [`mod@save`]: features into a file; [`stored`]: out of one.
 //! - [`labelled`]: features with a class for every row, which protocols learn from and are judged on.
 //! - [`knn`]: the weighted nearest-neighbour classifier of DINO; [`online`]: the same on a fixed sample during training.
@@ -19,6 +19,7 @@ pub mod memory;
 mod neighbors;
 mod normalization;
 pub mod online;
+pub mod pooling;
 pub mod prepare;
 mod reading;
 pub mod save;
@@ -26,14 +27,15 @@ pub mod stored;
 pub mod subset;
 
 pub use error::EvalError;
-pub use features::{Extraction, Features, Network, extract, raw_pixels};
+pub use features::{Extraction, FeatureBatch, Features, Network, extract, extract_each, raw_pixels};
 pub use input::InputSpec;
 pub use knn::{KnnOptions, KnnResult};
 pub use labelled::Labelled;
 pub use normalization::Normalization;
 pub use online::{OnlineKnn, OnlineKnnOptions};
+pub use pooling::{FeatureTokens, Pooling};
 pub use prepare::Preparation;
-pub use reading::{ReadOptions, ReadProgress};
-pub use save::{FEATURES_FORMAT, FeatureFormat, save, save_as};
+pub use reading::{Pass, ReadOptions, ReadProgress};
+pub use save::{FEATURES_FORMAT, FeatureFormat, FeatureWriter, save, save_as};
 pub use stored::{StoredFeatures, StoredProblem};
 pub use subset::{Subset, is_labelled};

@@ -55,7 +55,7 @@ pub enum Command {
     #[command(allow_negative_numbers = true, after_help = recipe::VIEWS_EXAMPLES)]
     #[command(after_long_help = recipe::views_help())]
     Views(Box<ViewsArgs>),
-    /// Write the class-token features of images to a file
+    /// Write the features of images to a file: class token, mean of the patches, both, or all patch tokens
     #[command(allow_negative_numbers = true, after_help = network::FEATURES_EXAMPLES)]
     Features(FeaturesArgs),
     /// Measure how good features are
@@ -162,6 +162,7 @@ mod tests {
              --epochs 3 --batch-size 8 --out-dim 64 --local-crops 2 --recipe r.toml --set a=b --set c=d --out o \
              --device cpu --seed 3",
             "features --weights w --data d --out f.npy --split all --precision bf16 --force",
+            "features --weights w --data d --out f.parquet --tokens both --layers 4 --norm before",
             "eval knn --weights w --data d --k 10,20 --split all --precision f32 --json",
             "eval knn --train f.safetensors --test g.safetensors --k 20 --json",
             "export --weights w --to dino --out f --heads",

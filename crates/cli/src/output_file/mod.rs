@@ -4,6 +4,7 @@
 
 mod input;
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -34,6 +35,17 @@ pub enum OutputFileError {
     Exists {
         /// The file.
         path: PathBuf,
+    },
+    /// The file holds other features than are asked for.
+    #[error(
+        "{}: holds other features already: {what}. It is left as it is. --force replaces it; or give another --out",
+        text::shown(path)
+    )]
+    OtherFeatures {
+        /// The file.
+        path: PathBuf,
+        /// In what they differ.
+        what: String,
     },
     /// The file holds something that the command does not write.
     #[error(
@@ -114,6 +126,12 @@ pub enum Kind {
     Npy,
     /// Features in a safetensors file.
     Features,
+    /// Features in a parquet file.
+    FeatureRows,
+    /// The table of an `.npy` file's rows.
+    FeatureTable,
+    /// What is noted beside an `.npy` file.
+    FeatureNote,
     /// A picture.
     Png,
     /// Weights in a safetensors file, as an export writes them.
@@ -133,6 +151,9 @@ impl Kind {
         match self {
             Kind::Npy => ".npy file of NumPy",
             Kind::Features => "safetensors file of features",
+            Kind::FeatureRows => "parquet file of features",
+            Kind::FeatureTable => "table of features, which is written beside the .npy",
+            Kind::FeatureNote => "note of features, which is written beside the .npy",
             Kind::Png => "PNG picture",
             Kind::Weights => "safetensors file of an export",
             Kind::Onnx => "ONNX file of an export",
@@ -156,10 +177,31 @@ impl Kind {
                 Kind::Page => is_page_of_ours(path)?,
                 Kind::Svg => start.starts_with(b"<svg"),
                 Kind::Csv => path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")),
-                Kind::Features => WeightsFile::open(path)
-                    .is_ok_and(|file| file.metadata().get("format").is_some_and(|f| f == eval::FEATURES_FORMAT)),
+                Kind::Features => WeightsFile::open(path).is_ok_and(|file| is_features(file.metadata())),
+                Kind::FeatureRows => files::parquet::metadata(path).is_ok_and(|said| is_features(&said)),
+                Kind::FeatureTable => starts_with(path, eval::save::CSV_HEADER.as_bytes())?,
+                Kind::FeatureNote => is_note(path),
             })
     }
+}
+
+/// Whether metadata are those of features of this program.
+fn is_features(metadata: &BTreeMap<String, String>) -> bool {
+    metadata.get("format").is_some_and(|format| format == eval::FEATURES_FORMAT)
+}
+
+/// Whether a file is the note of an array of features.
+fn is_note(path: &Path) -> bool {
+    const LONGEST: u64 = 16 << 20;
+    let said = |bytes: Vec<u8>| serde_json::from_slice::<BTreeMap<String, serde_json::Value>>(&bytes).ok();
+    let said = files::read_bounded(path, LONGEST).ok().and_then(said);
+    said.is_some_and(|said| said.get("format").is_some_and(|format| format == eval::FEATURES_FORMAT))
+}
+
+fn starts_with(path: &Path, expected: &[u8]) -> io::Result<bool> {
+    let mut start = Vec::new();
+    File::open(path)?.take(expected.len() as u64).read_to_end(&mut start)?;
+    Ok(start == expected)
 }
 
 /// Whether an export has written this file: our metadata, and neither a checkpoint nor features.
@@ -338,7 +380,13 @@ mod tests {
         };
         assert!(may(Kind::Features, &header(eval::FEATURES_FORMAT)));
         assert!(!may(Kind::Features, &header("pt")), "weights are no features");
-        for kind in [Kind::Npy, Kind::Features, Kind::Png] {
+        assert!(may(Kind::FeatureTable, b"row,name,label,class\n0,a,,\n") && !may(Kind::FeatureTable, b"row,name\n"));
+        assert!(may(Kind::FeatureNote, b"{\"format\": \"dino-vmf features\", \"rows\": 3}"));
+        assert!(!may(Kind::FeatureNote, b"{\"format\": \"mine\"}") && !may(Kind::FeatureNote, b"[1]"));
+        let table = |format| files::parquet::TableWriter::new(Vec::new(), &[]).unwrap().finish(&[("format", format)]);
+        assert!(may(Kind::FeatureRows, &table(eval::FEATURES_FORMAT).unwrap()));
+        assert!(!may(Kind::FeatureRows, &table("sales").unwrap()), "a table of others");
+        for kind in [Kind::Npy, Kind::Features, Kind::FeatureRows, Kind::FeatureTable, Kind::FeatureNote, Kind::Png] {
             assert!(may(kind, b""), "an empty file holds nothing");
         }
     }
