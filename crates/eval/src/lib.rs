@@ -4,6 +4,7 @@
 //! - [`features`]: class-token features of a source, or its raw pixels as a baseline.
 //! - [`mod@save`]: features into a file.
 //! - [`knn`]: the weighted nearest-neighbour classifier of DINO; [`online`]: the same on a fixed sample during training.
+//! - [`logistic`]: multinomial logistic regression, along a path of penalties and for several folds at once.
 //! - [`memory`]: how much of it features take.
 //! - [`subset`]: a fixed random sample of a source.
 
@@ -13,6 +14,7 @@ pub mod input;
 pub mod knn;
 #[cfg(test)]
 mod knn_golden;
+pub mod logistic;
 pub mod memory;
 mod neighbors;
 mod normalization;
