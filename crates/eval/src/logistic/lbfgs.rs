@@ -67,7 +67,7 @@ impl Minimizer {
             pair.product = dot(&pair.step, &pair.change);
         }
         // A penalty that falls may take more curvature than rounding has left of a pair.
-        self.pairs.retain(|pair| is_curved(pair));
+        self.pairs.retain(is_curved);
         self.trial.clone_from(&start);
         (self.best, self.at_best) = (start, None);
     }

@@ -58,7 +58,7 @@ fn cases() -> Vec<Case> {
             };
             let mut values: Vec<f32> = (0..labels.len() * dim).map(value).collect();
             if fixture["name"] == "fewshot" {
-                super::tests::center_and_scale(&mut values, dim);
+                crate::fewshot::center_and_scale(&mut values, dim);
             }
             values
         };
@@ -109,7 +109,8 @@ fn objectives_are_scikit_learns_along_all_strengths() {
 #[test]
 fn tighter_tolerances_come_nearer() {
     for case in cases() {
-        let (worst, different) = compare(&case, LogisticOptions { gap: 1e-11, max_iterations: 100_000, ..Default::default() });
+        let (worst, different) =
+            compare(&case, LogisticOptions { gap: 1e-11, max_iterations: 100_000, ..Default::default() });
         assert!(worst < 2e-8 && different == 0, "{}: {worst:e}, {different}", case.fixture["name"]);
     }
 }
@@ -187,13 +188,5 @@ fn what_cannot_be_fitted_is_named() {
         LogisticOptions { max_iterations: 0, ..Default::default() },
     ] {
         assert!(matches!(Solver::new(&host, &good, options), Err(EvalError::Setting { .. })), "{options:?}");
-    }
-}
-
-fn center_and_scale(values: &mut [f32], dim: usize) {
-    for row in values.chunks_mut(dim) {
-        let mean = row.iter().map(|&x| f64::from(x)).sum::<f64>() / dim as f64;
-        let norm = row.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>().sqrt();
-        row.iter_mut().for_each(|x| *x = ((f64::from(*x) - mean) / norm) as f32);
     }
 }
