@@ -133,6 +133,41 @@ pub enum EvalError {
         /// Classes there can be.
         classes: usize,
     },
+    /// A class that is asked for and was never shown.
+    #[error("{of} have no image of class {class}, which the test images have")]
+    NoMember {
+        /// The class.
+        class: u32,
+        /// What should have one.
+        of: String,
+    },
+    /// A class with so few images that validation would hold all of them out.
+    #[error(
+        "class {class} has {members} training image(s), and validation would hold out all of them: give it more images, or leave \
+         the class out"
+    )]
+    FoldWithoutClass {
+        /// The class.
+        class: u32,
+        /// Its images.
+        members: usize,
+    },
+    /// A file could not be read.
+    #[error("{}: cannot be read: {source}", text::shown(path))]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A few-shot list that does not fit the images.
+    #[error("{} {problem}", text::shown(path))]
+    List {
+        /// The list.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// Features of different widths cannot be compared.
     #[error("training features have {train} values, test features {test}: they are not of the same network")]
     Width {

@@ -5,16 +5,20 @@
 //! - [`mod@save`]: features into a file; [`stored`]: out of one.
 //! - [`labelled`]: features with a class for every row, which protocols learn from and are judged on.
 //! - [`knn`]: the weighted nearest-neighbour classifier of DINO; [`online`]: the same on a fixed sample during training.
+//! - [`logistic`]: multinomial logistic regression, along a path of penalties and for several folds at once.
+//! - [`fewshot`]: logistic regression on a few images of each class; [`transfer`]: the same with the penalty chosen by validation.
 //! - [`memory`]: how much of it features take.
 //! - [`subset`]: a fixed random sample of a source.
 
 mod error;
 pub mod features;
+pub mod fewshot;
 pub mod input;
 pub mod knn;
 #[cfg(test)]
 mod knn_golden;
 pub mod labelled;
+pub mod logistic;
 pub mod memory;
 mod neighbors;
 mod normalization;
@@ -25,6 +29,7 @@ mod reading;
 pub mod save;
 pub mod stored;
 pub mod subset;
+pub mod transfer;
 
 pub use error::EvalError;
 pub use features::{Extraction, FeatureBatch, Features, Network, extract, extract_each, raw_pixels};
