@@ -5,8 +5,11 @@
 //! - [`mod@save`]: features into a file.
 //! - [`knn`]: the weighted nearest-neighbour classifier of DINO; [`online`]: the same on a fixed sample during training.
 //! - [`memory`]: how much of it features take.
+//! - [`attention`]: what a network looks at, as pictures.
 //! - [`subset`]: a fixed random sample of a source.
+//! - [`video`]: object segmentation on DAVIS-2017, and the scores of masks made by anything.
 
+pub mod attention;
 mod error;
 pub mod features;
 pub mod input;
@@ -21,6 +24,7 @@ pub mod prepare;
 mod reading;
 pub mod save;
 pub mod subset;
+pub mod video;
 
 pub use error::EvalError;
 pub use features::{Extraction, Features, Network, extract, raw_pixels};
