@@ -3,6 +3,7 @@
 //! One file a command: parse, resolve, call, print. What is computed, and how, is in the crates below.
 
 mod args;
+mod attention;
 mod beginning;
 mod bench;
 mod collapse;
@@ -24,6 +25,7 @@ mod online_knn;
 mod outcome;
 mod output;
 mod output_file;
+mod pictures;
 mod pretrain;
 mod proc;
 mod progress;
@@ -78,6 +80,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Pretrain(args) => return pretrain::run(args),
         Command::Views(args) => views::run(args)?,
         Command::Features(args) => features::run(args)?,
+        Command::Attention(args) => attention::run(args)?,
         Command::Eval(command) => eval::run(command)?,
         Command::Export(args) => export::run(args)?,
         Command::Inspect(args) => inspect::run(args)?,

@@ -150,6 +150,11 @@ impl Kind {
     }
 }
 
+/// Whether a file is a PNG picture, or empty.
+pub fn is_png(path: &Path) -> bool {
+    Kind::Png.may_replace(path).unwrap_or(false)
+}
+
 /// Whether an export has written this file: our metadata, and neither a checkpoint nor features.
 pub fn is_export(path: &Path) -> bool {
     let Ok(file) = WeightsFile::open(path) else { return false };

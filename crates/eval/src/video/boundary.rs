@@ -129,7 +129,7 @@ fn equal(bytes: u64, label: u8) -> u8 {
     const LOW: u64 = u64::from_le_bytes([0x7f; 8]);
     let difference = bytes ^ u64::from_le_bytes([label; 8]);
     // The high bit of each byte that is zero, and no other bit.
-    let zeros = !((difference & LOW) + LOW | difference | LOW);
+    let zeros = !(((difference & LOW) + LOW) | difference | LOW);
     // The multiplication moves the eight bits to the top, each to its place.
     ((zeros >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }

@@ -48,8 +48,19 @@ pub fn sequences(root: &Path, only: &[String]) -> Result<Vec<Sequence>, VideoErr
     names.into_iter().map(|name| Sequence::open(root, name)).collect()
 }
 
-/// Tells these sequences from any others: a hash of their names and of all that their files hold.
-pub fn digest(sequences: &[Sequence]) -> Result<u64, VideoError> {
+/// Which files of sequences.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// The annotations.
+    Annotations,
+    /// The frames.
+    Frames,
+    /// Masks in this folder, where they are there.
+    Masks(&'a Path),
+}
+
+/// Tells these files from any others: a hash of the names of sequences and frames, and of all that the files hold.
+pub fn digest(sequences: &[Sequence], part: Part<'_>) -> Result<u64, VideoError> {
     let mut hash = StableHash::new();
     let mut add = |bytes: &[u8]| {
         hash.write(&(bytes.len() as u64).to_le_bytes());
@@ -59,8 +70,13 @@ pub fn digest(sequences: &[Sequence]) -> Result<u64, VideoError> {
         add(sequence.name.as_bytes());
         for frame in 0..sequence.frames.len() {
             add(sequence.frames[frame].as_bytes());
-            let image = sequence.images.as_ref().map(|_| sequence.image(frame)).transpose()?;
-            for path in [Some(sequence.annotation(frame)), image].into_iter().flatten() {
+            let path = match part {
+                Part::Annotations => sequence.annotation(frame),
+                Part::Frames => sequence.image(frame)?,
+                Part::Masks(folder) => folder.join(&sequence.name).join(sequence.mask_name(frame)),
+            };
+            // The first and the last mask need not be there.
+            if !matches!(part, Part::Masks(_)) || path.exists() {
                 add(&read_file(&path)?);
             }
         }
@@ -172,5 +188,6 @@ pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, VideoError> {
 
 /// The labels in a file.
 pub(super) fn read_labels(path: &Path) -> Result<Image, VideoError> {
-    decode_labels(&read_file(path)?, &DecodeLimits::default()).map_err(|source| VideoError::Labels { path: path.to_owned(), source })
+    decode_labels(&read_file(path)?, &DecodeLimits::default())
+        .map_err(|source| VideoError::Labels { path: path.to_owned(), source })
 }
