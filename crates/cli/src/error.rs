@@ -269,6 +269,9 @@ pub enum CliError {
     /// The output file must not be written.
     #[error(transparent)]
     OutputFile(#[from] crate::output_file::OutputFileError),
+    /// Pictures must not be written there.
+    #[error(transparent)]
+    Pictures(#[from] crate::pictures::PicturesError),
     /// The picture's name does not end in .png.
     #[error("{}: the picture is a PNG file; give it a name that ends in .png", text::shown(path))]
     NotPngName {

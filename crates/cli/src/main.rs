@@ -3,6 +3,7 @@
 //! One file a command: parse, resolve, call, print. What is computed, and how, is in the crates below.
 
 mod args;
+mod attention;
 mod beginning;
 mod bench;
 mod collapse;
@@ -25,6 +26,7 @@ mod online_knn;
 mod outcome;
 mod output;
 mod output_file;
+mod pictures;
 mod pretrain;
 mod proc;
 mod progress;
@@ -80,6 +82,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Pretrain(args) => return pretrain::run(args),
         Command::Views(args) => views::run(args)?,
         Command::Features(args) => return features::run(args),
+        Command::Attention(args) => attention::run(args)?,
         Command::Eval(command) => eval::run(command)?,
         Command::Export(args) => export::run(args)?,
         Command::Inspect(args) => inspect::run(args)?,

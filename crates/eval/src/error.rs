@@ -59,6 +59,9 @@ pub enum EvalError {
         /// The image.
         name: String,
     },
+    /// A video data set, or masks for it.
+    #[error(transparent)]
+    Video(#[from] crate::video::VideoError),
     /// The caller asked to stop.
     #[error("stopped on request")]
     Stopped,

@@ -8,8 +8,11 @@
 //! - [`logistic`]: multinomial logistic regression, along a path of penalties and for several folds at once.
 //! - [`fewshot`]: logistic regression on a few images of each class; [`transfer`]: the same with the penalty chosen by validation.
 //! - [`memory`]: how much of it features take.
+//! - [`attention`]: what a network looks at, as pictures.
 //! - [`subset`]: a fixed random sample of a source.
+//! - [`video`]: object segmentation on DAVIS-2017, and the scores of masks made by anything.
 
+pub mod attention;
 mod error;
 pub mod features;
 pub mod fewshot;
@@ -30,6 +33,7 @@ pub mod save;
 pub mod stored;
 pub mod subset;
 pub mod transfer;
+pub mod video;
 
 pub use error::EvalError;
 pub use features::{Extraction, FeatureBatch, Features, Network, extract, extract_each, raw_pixels};

@@ -1,6 +1,7 @@
 //! The command line as types, one file per family of commands. Scripts rely on these names, and `--help` is the first
 //! documentation that most people read.
 
+mod attention;
 mod bench;
 mod eval;
 mod export;
@@ -10,8 +11,9 @@ mod recipe;
 mod report;
 mod study;
 
-pub use self::eval::{EvalCommand, KnnArgs, SetsArgs};
 pub use self::report::{ReportArgs, RunsArgs, SortArg};
+pub use self::eval::{EvalCommand, KnnArgs, SetsArgs, VideoArgs};
+pub use attention::AttentionArgs;
 pub use bench::{BenchDataArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
 pub use figure::{CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArgs};
@@ -58,6 +60,9 @@ pub enum Command {
     /// Write the features of images to a file: class token, mean of the patches, both, or all patch tokens
     #[command(allow_negative_numbers = true, after_help = network::FEATURES_EXAMPLES)]
     Features(FeaturesArgs),
+    /// Draw what a network looks at in images, as pictures
+    #[command(allow_negative_numbers = true, after_help = attention::EXAMPLES)]
+    Attention(Box<AttentionArgs>),
     /// Measure how good features are
     #[command(subcommand)]
     Eval(EvalCommand),
@@ -165,6 +170,10 @@ mod tests {
             "features --weights w --data d --out f.parquet --tokens both --layers 4 --norm before",
             "eval knn --weights w --data d --k 10,20 --split all --precision f32 --json",
             "eval knn --train f.safetensors --test g.safetensors --k 20 --json",
+            "eval video --davis d --masks m --sequences a,b --json",
+            "eval video --davis d --weights w --save m --force --last-frames 7 --reach 12 --top-k 5",
+            "attention --weights w --data d --out f --threshold 0.6",
+            "attention --weights w --data d --out f --frames --images 9 --image-size 480x480",
             "export --weights w --to dino --out f --heads",
             "export --weights w --to onnx --out f.onnx --which student --image-size 40x80 --force",
             "inspect w",

@@ -4,6 +4,7 @@
 mod knn;
 mod record;
 mod sets;
+mod video;
 
 use crate::args::EvalCommand;
 use crate::error::CliError;
@@ -12,5 +13,6 @@ use crate::error::CliError;
 pub fn run(command: &EvalCommand) -> Result<(), CliError> {
     match command {
         EvalCommand::Knn(args) => knn::run(args),
+        EvalCommand::Video(args) => video::run(args),
     }
 }

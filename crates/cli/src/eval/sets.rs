@@ -83,6 +83,11 @@ pub struct Provenance {
 }
 
 impl Provenance {
+    /// Of anything else, by what there is to say of it.
+    pub fn new(entries: Vec<(&'static str, Value)>) -> Self {
+        Self { entries, precision: None }
+    }
+
     /// Of images that a network sees, by what the sources are called and hold.
     pub fn of_network(weights: &Weights, device: &Device, spec: &str, sources: &[(&str, &dyn Source)]) -> Self {
         let digests: serde_json::Map<String, Value> =

@@ -204,6 +204,11 @@ fn starts_with(path: &Path, expected: &[u8]) -> io::Result<bool> {
     Ok(start == expected)
 }
 
+/// Whether a file is a PNG picture, or empty.
+pub fn is_png(path: &Path) -> bool {
+    Kind::Png.may_replace(path).unwrap_or(false)
+}
+
 /// Whether an export has written this file: our metadata, and neither a checkpoint nor features.
 pub fn is_export(path: &Path) -> bool {
     let Ok(file) = WeightsFile::open(path) else { return false };

@@ -2,11 +2,13 @@
 
 mod knn;
 mod sets;
+mod video;
 
 use clap::Subcommand;
 
 pub use knn::KnnArgs;
 pub use sets::SetsArgs;
+pub use video::VideoArgs;
 
 /// The evaluation protocols.
 #[derive(Debug, Subcommand)]
@@ -14,4 +16,7 @@ pub enum EvalCommand {
     /// Classify by the nearest neighbours among labelled images (the weighted kNN of DINO)
     #[command(allow_negative_numbers = true, after_help = knn::EXAMPLES)]
     Knn(KnnArgs),
+    /// Follow objects through videos with a network's patch features, or score masks made elsewhere (DAVIS-2017)
+    #[command(allow_negative_numbers = true, after_help = video::EXAMPLES)]
+    Video(VideoArgs),
 }
