@@ -4,6 +4,7 @@
 //! - [`features`]: class-token features of a source, or its raw pixels as a baseline.
 //! - [`mod@save`]: features into a file.
 //! - [`knn`]: the weighted nearest-neighbour classifier of DINO; [`online`]: the same on a fixed sample during training.
+//! - [`mixture`]: a mixture of von Mises-Fisher distributions fitted to features, and a network's prototypes as one.
 //! - [`memory`]: how much of it features take.
 //! - [`subset`]: a fixed random sample of a source.
 
@@ -14,6 +15,7 @@ pub mod knn;
 #[cfg(test)]
 mod knn_golden;
 pub mod memory;
+pub mod mixture;
 mod neighbors;
 mod normalization;
 pub mod online;
