@@ -175,6 +175,14 @@ impl Tensor {
         }
     }
 
+    /// The same, borrowed where the memory already is that.
+    pub fn as_f32(&self) -> Cow<'_, [f32]> {
+        match &self.storage {
+            Storage::F32(b) => Cow::Borrowed(b.as_slice()),
+            Storage::F64(_) | Storage::Cuda(_) => Cow::Owned(self.to_f32()),
+        }
+    }
+
     /// The elements as little-endian bytes of the tensor's element type, as a checkpoint keeps them; borrowed where the
     /// memory already is that.
     pub fn to_le_bytes(&self) -> Cow<'_, [u8]> {
