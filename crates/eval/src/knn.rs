@@ -7,9 +7,7 @@
 use crate::error::EvalError;
 use crate::features::Features;
 use crate::labelled::Labelled;
-use crate::neighbors::{Exclude, Neighbor, nearest};
-
-pub use crate::neighbors::Place;
+use crate::neighbors::{Exclude, Neighbor, Place, nearest};
 
 /// The numbers of neighbours that DINO reports.
 pub const DEFAULT_KS: [usize; 4] = [10, 20, 100, 200];

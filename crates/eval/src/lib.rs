@@ -5,6 +5,7 @@
 //! - [`mod@save`]: features into a file; [`stored`]: out of one.
 //! - [`labelled`]: features with a class for every row, which protocols learn from and are judged on.
 //! - [`knn`]: the weighted nearest-neighbour classifier of DINO; [`online`]: the same on a fixed sample during training.
+//! - [`linear`]: linear classifiers on frozen features, all learning rates side by side.
 //! - [`mixture`]: a mixture of von Mises-Fisher distributions fitted to features, and a network's prototypes as one.
 //! - [`memory`]: how much of it features take.
 //! - [`subset`]: a fixed random sample of a source.
@@ -16,6 +17,7 @@ pub mod knn;
 #[cfg(test)]
 mod knn_golden;
 pub mod labelled;
+pub mod linear;
 pub mod memory;
 pub mod mixture;
 mod neighbors;
@@ -32,6 +34,8 @@ pub use features::{Extraction, Features, Network, extract, raw_pixels};
 pub use input::InputSpec;
 pub use knn::{KnnOptions, KnnResult};
 pub use labelled::Labelled;
+pub use linear::{LinearOptions, LinearResult};
+pub use neighbors::Place;
 pub use normalization::Normalization;
 pub use online::{OnlineKnn, OnlineKnnOptions};
 pub use prepare::Preparation;

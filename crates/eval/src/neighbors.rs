@@ -38,6 +38,11 @@ impl<'a> Place<'a> {
         Self { host, products: if device.dtype() == DType::F32 { device } else { host } }
     }
 
+    /// The host, and who computes products.
+    pub(crate) fn devices(self) -> (&'a Device, &'a Device) {
+        (self.host, self.products)
+    }
+
     /// Whether similarities are computed on a GPU.
     pub fn is_gpu(&self) -> bool {
         self.products.is_gpu()

@@ -88,6 +88,15 @@ impl Tensor {
         self.shape[1..].iter().product()
     }
 
+    /// The same elements under another shape.
+    ///
+    /// # Panics
+    /// When it has not the same number of elements.
+    pub fn reshaped(self, shape: &[usize]) -> Self {
+        assert_eq!(self.len(), shape.iter().product::<usize>(), "elements of shape {:?}", self.shape);
+        Self { shape: shape.to_vec(), ..self }
+    }
+
     /// The element type.
     pub fn dtype(&self) -> DType {
         match &self.storage {
