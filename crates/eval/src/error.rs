@@ -62,6 +62,15 @@ pub enum EvalError {
     /// A video data set, or masks for it.
     #[error(transparent)]
     Video(#[from] crate::video::VideoError),
+    /// A feature of zeros has no direction.
+    #[error("the feature of {name} is zero, so it has no direction")]
+    NoDirection {
+        /// The image.
+        name: String,
+    },
+    /// A mixture cannot be what was asked for.
+    #[error(transparent)]
+    Mixture(#[from] vmf::Error),
     /// The caller asked to stop.
     #[error("stopped on request")]
     Stopped,

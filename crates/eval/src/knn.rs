@@ -1,15 +1,13 @@
 //! Weighted k-nearest-neighbour classification, DINO's protocol for judging features without training a classifier.
 //!
 //! Features are scaled to unit length. The k training features of the largest cosine vote for their classes, each with
-//! weight exp(cosine / 0.07). Cosines are computed on the host in f32: neighbours are told apart by differences that
-//! bf16 would round away.
-
-use tensor::Device;
+//! weight exp(cosine / 0.07). Cosines are computed in f32, on a GPU too: neighbours are told apart by differences that bf16
+//! would round away.
 
 use crate::error::EvalError;
 use crate::features::Features;
 use crate::labelled::Labelled;
-use crate::neighbors::{Exclude, Neighbor, nearest};
+use crate::neighbors::{Exclude, Neighbor, Place, nearest};
 
 /// The numbers of neighbours that DINO reports.
 pub const DEFAULT_KS: [usize; 4] = [10, 20, 100, 200];
@@ -62,10 +60,10 @@ pub struct KnnResult {
     pub top5: f64,
 }
 
-/// Classifies test features by training features, on the threads of `host`.
+/// Classifies test features by training features: on the host (`&host`), or with similarities on a GPU ([`Place::new`]).
 ///
 /// Among equally near neighbours the lower row wins, among classes with equal votes the lower class. Besides the features
-/// it takes another copy of the training features and a few MiB.
+/// it takes another copy of the training features, where similarities are computed, and some 20 MiB.
 ///
 /// ```
 /// use eval::{Features, KnnOptions, knn};
@@ -79,24 +77,28 @@ pub struct KnnResult {
 /// ```
 ///
 /// # Panics
-/// When `host` is a GPU, or the values, indices and labels of a set of features are not equally many rows.
-pub fn classify(
+/// When the host is a GPU, or the values, indices and labels of a set of features are not equally many rows.
+pub fn classify<'a>(
     train: &Features,
     test: &Features,
     options: &KnnOptions,
-    host: &Device,
+    place: impl Into<Place<'a>>,
 ) -> Result<Vec<KnnResult>, EvalError> {
     let k = options.check(train.len())?;
-    run(train, test, k, options, host, Exclude::Nothing)
+    run(train, test, k, options, place.into(), Exclude::Nothing)
 }
 
-/// Classifies each image by all others of the same set, on the threads of `host`.
+/// Classifies each image by all others of the same set.
 ///
 /// # Panics
 /// As [`classify`].
-pub fn leave_one_out(features: &Features, options: &KnnOptions, host: &Device) -> Result<Vec<KnnResult>, EvalError> {
+pub fn leave_one_out<'a>(
+    features: &Features,
+    options: &KnnOptions,
+    place: impl Into<Place<'a>>,
+) -> Result<Vec<KnnResult>, EvalError> {
     let k = options.check(features.len().saturating_sub(1))?;
-    run(features, features, k, options, host, Exclude::Itself)
+    run(features, features, k, options, place.into(), Exclude::Itself)
 }
 
 fn run(
@@ -104,7 +106,7 @@ fn run(
     test: &Features,
     k: usize,
     options: &KnnOptions,
-    host: &Device,
+    place: Place<'_>,
     exclude: Exclude,
 ) -> Result<Vec<KnnResult>, EvalError> {
     let (labelled_train, labelled_test) = Labelled::both(train, test)?;
@@ -119,7 +121,7 @@ fn run(
         };
         options.ks.iter().map(with_k).collect()
     };
-    let judged = nearest(host, train, test, k, exclude, is_right)?;
+    let judged = nearest(place, train, test, k, exclude, is_right)?;
     let percent = |right: usize| 100.0 * right as f64 / judged.len() as f64;
     let result = |(i, &k): (usize, &usize)| KnnResult {
         k,

@@ -7,6 +7,8 @@
 //! - [`knn`]: the weighted nearest-neighbour classifier of DINO; [`online`]: the same on a fixed sample during training.
 //! - [`logistic`]: multinomial logistic regression, along a path of penalties and for several folds at once.
 //! - [`fewshot`]: logistic regression on a few images of each class; [`transfer`]: the same with the penalty chosen by validation.
+//! - [`linear`]: linear classifiers on frozen features, all learning rates side by side.
+//! - [`mixture`]: a mixture of von Mises-Fisher distributions fitted to features, and a network's prototypes as one.
 //! - [`memory`]: how much of it features take.
 //! - [`attention`]: what a network looks at, as pictures.
 //! - [`subset`]: a fixed random sample of a source.
@@ -22,7 +24,9 @@ pub mod knn;
 mod knn_golden;
 pub mod labelled;
 pub mod logistic;
+pub mod linear;
 pub mod memory;
+pub mod mixture;
 mod neighbors;
 mod normalization;
 pub mod online;
@@ -40,6 +44,8 @@ pub use features::{Extraction, FeatureBatch, Features, Network, extract, extract
 pub use input::InputSpec;
 pub use knn::{KnnOptions, KnnResult};
 pub use labelled::Labelled;
+pub use linear::{LinearOptions, LinearResult};
+pub use neighbors::Place;
 pub use normalization::Normalization;
 pub use online::{OnlineKnn, OnlineKnnOptions};
 pub use pooling::{FeatureTokens, Pooling};

@@ -1,17 +1,61 @@
 //! The nearest training features of each test feature, by cosine.
+//!
+//! The similarity matrix only ever exists in blocks, products of unit vectors. A block's rows are read once, where they lie:
+//! a run of similarities none of which is above the k-th best so far is passed over whole, which is nearly all of them.
+
+use std::cmp::Ordering;
 
 use rayon::prelude::*;
 use tensor::ops::{self, Affine};
-use tensor::{Device, Tensor};
+use tensor::{DType, Device, Tensor};
 
 use crate::error::EvalError;
 use crate::features::Features;
 
-/// Blocks of the similarity matrix, test by training rows: 8 MiB in f64.
-const TEST_ROWS: usize = 256;
-const TRAIN_ROWS: usize = 4096;
+/// Blocks of the similarity matrix, test by training rows: 8 MiB in f32.
+const TEST_ROWS: usize = 960;
+const TRAIN_ROWS: usize = 2048;
+/// Similarities that are passed over together.
+const RUN: usize = 64;
 /// Lower bound of the norm that a vector is divided by, as in `torch.nn.functional.normalize`.
 const NORMALIZE_EPSILON: f64 = 1e-12;
+
+/// Where neighbours are looked for: similarities on one device, the largest of them on the threads of the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    host: &'a Device,
+    products: &'a Device,
+}
+
+impl<'a> Place<'a> {
+    /// Similarities on `device` where it computes them in f32, otherwise on the host: bf16 would round near neighbours
+    /// together.
+    ///
+    /// # Panics
+    /// When `host` is a GPU.
+    pub fn new(host: &'a Device, device: &'a Device) -> Self {
+        assert!(!host.is_gpu(), "the host is a CPU");
+        Self { host, products: if device.dtype() == DType::F32 { device } else { host } }
+    }
+
+    /// The host, and who computes products.
+    pub(crate) fn devices(self) -> (&'a Device, &'a Device) {
+        (self.host, self.products)
+    }
+
+    /// Whether similarities are computed on a GPU.
+    pub fn is_gpu(&self) -> bool {
+        self.products.is_gpu()
+    }
+}
+
+impl<'a> From<&'a Device> for Place<'a> {
+    /// Everything on the host.
+    fn from(host: &'a Device) -> Self {
+        assert!(!host.is_gpu(), "the host is a CPU");
+        Self { host, products: host }
+    }
+}
 
 /// A training feature near a test feature.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,87 +78,119 @@ pub(crate) enum Exclude {
 /// Maps `judge` over every test row and its `k` nearest training rows (all, where there are fewer), nearest first and
 /// the lower row first among equally near ones. Results are in order of test rows.
 ///
-/// Everything runs on the threads of `host`, and the similarity matrix only ever exists in blocks.
-///
-/// # Panics
-/// When `host` is a GPU.
-pub(crate) fn nearest<R: Send>(
-    host: &Device,
+/// Takes a copy of the training features on the device of the products, and some 20 MiB.
+pub(crate) fn nearest<'a, R: Send>(
+    place: impl Into<Place<'a>>,
     train: &Features,
     test: &Features,
     k: usize,
     exclude: Exclude,
     judge: impl Fn(usize, &[Neighbor]) -> R + Sync,
 ) -> Result<Vec<R>, EvalError> {
-    assert!(!host.is_gpu(), "similarities are computed on the host");
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(host.threads()).build();
-    let pool = pool.map_err(|error| EvalError::Thread { reason: error.to_string() })?;
-    let train: Vec<(Tensor, Tensor)> = units(host, train, TRAIN_ROWS)
+    let Place { host, products } = place.into();
+    let train: Vec<(Tensor, Tensor)> = units(products, train, TRAIN_ROWS)
         .map(|unit| {
-            let no_bias = host.zeros(&[unit.rows()]);
+            let no_bias = products.zeros(&[unit.rows()]);
             (unit, no_bias)
         })
         .collect();
+    products.finish()?;
     let mut judged = Vec::with_capacity(test.len());
-    for (chunk, test) in units(host, test, TEST_ROWS).enumerate() {
+    for (chunk, test) in units(products, test, TEST_ROWS).enumerate() {
         let first_test = chunk * TEST_ROWS;
         let mut best: Vec<Best> = (0..test.rows()).map(|_| Best::new(k)).collect();
         for (block, (train, no_bias)) in train.iter().enumerate() {
-            let similarities = ops::linear(&test, &Affine::new(train, no_bias)).to_f64();
-            host.finish()?;
-            let first_train = block * TRAIN_ROWS;
-            pool.install(|| {
-                best.par_iter_mut().zip(similarities.par_chunks(train.rows())).enumerate().for_each(
-                    |(i, (best, row))| {
-                        let skip = (exclude == Exclude::Itself).then_some(first_test + i);
-                        best.offer_all(first_train, row, skip);
-                    },
-                );
-            });
+            let similarities = ops::linear(&test, &Affine::new(train, no_bias));
+            let (first_train, columns) = (block * TRAIN_ROWS, train.rows());
+            let skip = |row: usize| (exclude == Exclude::Itself).then_some(first_test + row);
+            // In the precision that they were computed in: what is equal stays so.
+            if similarities.dtype() == DType::F64 {
+                let rows = similarities.to_f64();
+                host.run(|| {
+                    let rows = best.par_iter_mut().zip(rows.par_chunks(columns)).enumerate();
+                    rows.for_each(|(i, (best, row))| best.offer_all(first_train, row, skip(i)));
+                });
+            } else {
+                let rows = similarities.as_f32();
+                products.finish()?;
+                host.run(|| {
+                    let rows = best.par_iter_mut().zip(rows.par_chunks(columns)).enumerate();
+                    rows.for_each(|(i, (best, row))| best.offer_all(first_train, row, skip(i)));
+                });
+            }
         }
-        pool.install(|| {
-            let judge = |(i, best): (usize, &Best)| judge(first_test + i, &best.neighbors);
-            judged.par_extend(best.par_iter().enumerate().map(judge));
+        host.run(|| {
+            let judge = |(i, best): (usize, Best)| judge(first_test + i, &best.into_sorted());
+            judged.par_extend(best.into_par_iter().enumerate().map(judge));
         });
     }
     Ok(judged)
 }
 
 /// Features scaled to unit length, in blocks of rows.
-fn units<'a>(host: &'a Device, features: &'a Features, rows: usize) -> impl Iterator<Item = Tensor> + 'a {
+fn units<'a>(device: &'a Device, features: &'a Features, rows: usize) -> impl Iterator<Item = Tensor> + 'a {
     features.values.chunks(rows * features.dim).map(|values| {
-        let matrix = host.from_f32(&[values.len() / features.dim, features.dim], values);
+        let matrix = device.from_f32(&[values.len() / features.dim, features.dim], values);
         ops::l2_normalize(&matrix, NORMALIZE_EPSILON).0
     })
 }
 
-/// The k nearest of the rows offered so far. Rows have to be offered in ascending order.
+/// The k nearest of the rows offered so far, and up to as many again that may be. Rows have to be offered in ascending order.
 struct Best {
     k: usize,
-    neighbors: Vec<Neighbor>,
+    candidates: Vec<Neighbor>,
+    /// The k-th best similarity when candidates were last thinned out. A row that comes later has to be nearer.
+    bar: f64,
 }
 
 impl Best {
     fn new(k: usize) -> Self {
-        Self { k, neighbors: Vec::new() }
+        Self { k, candidates: Vec::new(), bar: f64::NEG_INFINITY }
     }
 
-    fn offer_all(&mut self, first_row: usize, similarities: &[f64], skip: Option<usize>) {
-        for (i, &similarity) in similarities.iter().enumerate() {
-            let row = first_row + i;
-            // The common case: no nearer than the k-th so far.
-            let full = self.neighbors.len() == self.k;
-            if full && self.neighbors.last().is_none_or(|worst| similarity <= worst.similarity) || skip == Some(row) {
+    fn offer_all<T: Copy + PartialOrd + Into<f64>>(
+        &mut self,
+        first_row: usize,
+        similarities: &[T],
+        skip: Option<usize>,
+    ) {
+        for (run, similarities) in similarities.chunks(RUN).enumerate() {
+            // Without a branch for each, so that it becomes a few vector comparisons.
+            let is_near = |near: bool, &similarity: &T| near | (similarity.into() > self.bar);
+            if !similarities.iter().fold(false, is_near) {
                 continue;
             }
-            if full {
-                self.neighbors.pop();
+            for (i, &similarity) in similarities.iter().enumerate() {
+                let (row, similarity) = (first_row + run * RUN + i, similarity.into());
+                if similarity > self.bar && skip != Some(row) {
+                    self.candidates.push(Neighbor { row, similarity });
+                    if self.candidates.len() == 2 * self.k {
+                        self.thin_out();
+                    }
+                }
             }
-            // Behind those that are equally near, whose rows are lower.
-            let place = self.neighbors.partition_point(|n| n.similarity >= similarity);
-            self.neighbors.insert(place, Neighbor { row, similarity });
         }
     }
+
+    /// Leaves the k best.
+    fn thin_out(&mut self) {
+        if self.candidates.len() > self.k {
+            let (_, last, _) = self.candidates.select_nth_unstable_by(self.k - 1, nearer_first);
+            self.bar = last.similarity;
+            self.candidates.truncate(self.k);
+        }
+    }
+
+    fn into_sorted(mut self) -> Vec<Neighbor> {
+        self.thin_out();
+        self.candidates.sort_unstable_by(nearer_first);
+        self.candidates
+    }
+}
+
+/// By similarity, and by row among equals: no two rows are equal.
+fn nearer_first(a: &Neighbor, b: &Neighbor) -> Ordering {
+    b.similarity.total_cmp(&a.similarity).then(a.row.cmp(&b.row))
 }
 
 #[cfg(test)]
@@ -161,6 +237,29 @@ mod tests {
         }
     }
 
+    /// Signs in 64 dimensions have lengths and cosines without any rounding, and thousands of them are equal.
+    fn signs(stream: u64, rows: usize) -> Features {
+        let mut numbers = Key::new(stream, Purpose::Bench).stream();
+        let values = (0..rows * 64).map(|_| if numbers.chance(0.5) { 1.0 } else { -1.0 });
+        Features::labelled(64, values.collect(), &vec![0; rows])
+    }
+
+    #[test]
+    fn ten_thousand_by_a_thousand_with_ties_are_those_of_a_full_sort() {
+        let (train, test) = (signs(7, 10_000), signs(8, 1000));
+        let pairs = |_, neighbors: &[Neighbor]| neighbors.iter().map(|n| n.row).collect::<Vec<_>>();
+        let wanted = nearest_plain(&train, &test, 200, Exclude::Nothing);
+        for precision in [Precision::F32, Precision::F64] {
+            let host = device(precision, 2);
+            assert_eq!(nearest(&host, &train, &test, 200, Exclude::Nothing, pairs).unwrap(), wanted);
+        }
+        // There are ties at the very end of nearly every list, too.
+        let host = device(Precision::F32, 2);
+        let similarities = |_, n: &[Neighbor]| n.iter().map(|n| n.similarity).collect::<Vec<_>>();
+        let longer = nearest(&host, &train, &test, 201, Exclude::Nothing, similarities).unwrap();
+        assert!(longer.iter().filter(|list| list[199] == list[200]).count() > 900);
+    }
+
     #[test]
     fn the_number_of_threads_changes_nothing() {
         let (train, test) = (noise(3, 900, 16), noise(4, 300, 16));
@@ -184,8 +283,8 @@ mod tests {
     #[test]
     fn of_equally_near_rows_the_lower_come_first_and_stay() {
         let mut best = Best::new(3);
-        best.offer_all(0, &[0.5, 0.9, 0.5, 0.9], None);
-        best.offer_all(4, &[0.9, 0.5, 0.9], Some(4));
-        assert_eq!(best.neighbors.iter().map(|n| n.row).collect::<Vec<_>>(), [1, 3, 6]);
+        best.offer_all(0, &[0.5_f32, 0.9, 0.5, 0.9], None);
+        best.offer_all(4, &[0.9_f32, 0.5, 0.9], Some(4));
+        assert_eq!(best.into_sorted().iter().map(|n| n.row).collect::<Vec<_>>(), [1, 3, 6]);
     }
 }

@@ -88,6 +88,15 @@ impl Tensor {
         self.shape[1..].iter().product()
     }
 
+    /// The same elements under another shape.
+    ///
+    /// # Panics
+    /// When it has not the same number of elements.
+    pub fn reshaped(self, shape: &[usize]) -> Self {
+        assert_eq!(self.len(), shape.iter().product::<usize>(), "elements of shape {:?}", self.shape);
+        Self { shape: shape.to_vec(), ..self }
+    }
+
     /// The element type.
     pub fn dtype(&self) -> DType {
         match &self.storage {
@@ -172,6 +181,14 @@ impl Tensor {
                 DType::Bf16 => self.download().into_iter().map(|bits| bf16::from_bits(bits).to_f32()).collect(),
                 DType::F32 | DType::F64 => self.download(),
             },
+        }
+    }
+
+    /// The same, borrowed where the memory already is that.
+    pub fn as_f32(&self) -> Cow<'_, [f32]> {
+        match &self.storage {
+            Storage::F32(b) => Cow::Borrowed(b.as_slice()),
+            Storage::F64(_) | Storage::Cuda(_) => Cow::Owned(self.to_f32()),
         }
     }
 

@@ -91,4 +91,22 @@ pub enum Error {
     /// A mixture that gives no component any probability.
     #[error("the mixture has no component with a finite log weight and log normaliser")]
     EmptyMixture,
+    /// More components than points, or none.
+    #[error("{components} components for {points} points: a mixture has at least 1 and no more than there are points")]
+    Components {
+        /// Components asked for.
+        components: usize,
+        /// Points there are.
+        points: usize,
+    },
+    /// A setting of a fit outside its range.
+    #[error("{setting} = {value}: expected {expected}")]
+    FitSetting {
+        /// Its name.
+        setting: &'static str,
+        /// Its value.
+        value: String,
+        /// What it should be.
+        expected: &'static str,
+    },
 }

@@ -10,6 +10,7 @@
 //! | `log C_p` and `A_p = I_{p/2} / I_{p/2-1}` to machine precision: what everything else uses | [`log_normalizer`], [`mean_resultant_length`] |
 //! | density, sampling, maximum likelihood | [`VonMisesFisher`], [`estimate_kappa`] |
 //! | responsibilities of a mixture, Eq. (2) | [`Mixture`] |
+//! | a mixture fitted to points by EM | [`fit_mixture`] |
 //!
 //! The approximation beside the exact value, and a component recovered from its own draws:
 //!
@@ -36,6 +37,7 @@ mod approx;
 mod debye;
 mod distribution;
 mod double_double;
+mod em;
 mod error;
 mod exact;
 mod fit;
@@ -45,6 +47,10 @@ mod sampling;
 
 pub use approx::LogNormalizer;
 pub use distribution::VonMisesFisher;
+pub use em::{
+    Assigned, Assignment, FitOptions, FitProgress, MixtureFit, PointMatrix, Points, Sums, VmfMixture, fit_mixture,
+    refine_mixture,
+};
 pub use error::Error;
 pub use exact::{log_normalizer, mean_resultant_length, mean_resultant_length_derivative};
 pub use fit::estimate_kappa;

@@ -101,6 +101,36 @@ pub(crate) fn step<T: Real>(cpu: &Cpu, parameters: Vec<Slices<'_, T>>, adam: &Ad
     });
 }
 
+simd! {
+    fn move_by_velocity<T: Real>(value: &mut [T], velocity: &mut [T], rate: T, momentum: T) {
+        for (p, v) in value.iter_mut().zip(velocity) {
+            *p = (-rate).mul_add(*v, *p);
+            *v *= momentum;
+        }
+    }
+}
+
+/// `value -= rate velocity`, then `velocity *= momentum`; `group` elements share a rate.
+pub(crate) fn momentum_step<T: Real>(
+    cpu: &Cpu,
+    value: &mut [T],
+    velocity: &mut [T],
+    rates: &[T],
+    group: usize,
+    momentum: T,
+) {
+    let groups = value.chunks_mut(group.max(1)).zip(velocity.chunks_mut(group.max(1))).zip(rates);
+    let tasks: Vec<_> = groups
+        .flat_map(|((value, velocity), &rate)| {
+            let parts = value.chunks_mut(ELEMENTS_PER_TASK).zip(velocity.chunks_mut(ELEMENTS_PER_TASK));
+            parts.map(move |(value, velocity)| (value, velocity, rate))
+        })
+        .collect();
+    cpu.install(|| {
+        tasks.into_par_iter().for_each(|(value, velocity, rate)| move_by_velocity(value, velocity, rate, momentum))
+    });
+}
+
 /// One element of one parameter: (value, first, second, teacher).
 #[cfg(test)]
 type Element = (f64, f64, f64, f64);
@@ -219,5 +249,18 @@ mod tests {
         assert_eq!(value, before);
         assert_eq!(teacher, noise::<f64>(4, 9));
         assert!(first.iter().zip(&moments).all(|(a, b)| a != b));
+    }
+
+    #[test]
+    fn momentum_is_that_of_its_definition_in_every_group() {
+        let group = ELEMENTS_PER_TASK + 3;
+        let (values, velocities) = (noise::<f64>(1, 2 * group), noise::<f64>(2, 2 * group));
+        let (mut value, mut velocity) = (values.clone(), velocities.clone());
+        momentum_step(&cpu(), &mut value, &mut velocity, &[0.5, 0.25], group, 0.9);
+        for i in 0..2 * group {
+            let rate = if i < group { 0.5 } else { 0.25 };
+            assert!((value[i] - (values[i] - rate * velocities[i])).abs() < 1e-15, "{i}");
+            assert!((velocity[i] - 0.9 * velocities[i]).abs() < 1e-15, "{i}");
+        }
     }
 }

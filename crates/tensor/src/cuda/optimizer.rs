@@ -106,6 +106,27 @@ pub(crate) fn clear(cuda: &Cuda, tensors: &mut [Tensor]) {
     cuda.launch(("optimizer", "clear_all"), (blocks.len() as u32, 1, 1), (256, 1), 0, &arguments);
 }
 
+/// value -= rate velocity, then velocity *= momentum; `group` elements share a rate.
+pub(crate) fn momentum_step(
+    cuda: &Cuda,
+    value: &mut Tensor,
+    velocity: &mut Tensor,
+    rates: &Tensor,
+    group: usize,
+    momentum: f64,
+) {
+    let count = value.len();
+    let arguments = arguments![
+        value.cuda_address_mut(),
+        velocity.cuda_address_mut(),
+        rates.cuda_address(),
+        group as i64,
+        momentum as f32,
+        count as i64,
+    ];
+    cuda.launch_flat(("elementwise", "momentum_step"), count, &arguments);
+}
+
 pub(crate) fn squared_norms(cuda: &Cuda, set: &ParamSet) -> Vec<f64> {
     let blocks = chunks(set.iter().map(Tensor::len));
     let mut starts = vec![0i32];

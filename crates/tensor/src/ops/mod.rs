@@ -26,7 +26,7 @@ pub use norm::{
     BatchStatistics, Norm, RowStatistics, batch_norm, batch_norm_backward, gelu, l2_normalize, l2_normalize_backward,
     layer_norm, layer_norm_backward, linear_residual_norm,
 };
-pub use optimizer::{AdamW, ParameterUpdate, Teacher, adamw_and_average, clear, squared_norms};
+pub use optimizer::{AdamW, ParameterUpdate, Teacher, adamw_and_average, clear, momentum_step, squared_norms};
 pub use positions::{Grid, Interpolation};
 pub use prototypes::{
     Logits, add_scaled, add_shift_gradient, column_mean, column_sums, cross_entropy, largest_beside, log_mean_softmax,

@@ -99,6 +99,20 @@ pub fn adamw_and_average(
     }, cuda => gpu::step(cuda, student, gradient, first, second, updates, adam, followers));
 }
 
+/// The end of a step of SGD with momentum: `value -= rate velocity`, then `velocity *= momentum`, so that the next gradient
+/// can be added to it where it lies. Rows of `value` come in as many equal groups as there are rates.
+///
+/// # Panics
+/// When the two have not the same elements, or do not fall into groups.
+pub fn momentum_step(value: &mut Tensor, velocity: &mut Tensor, rates: &Tensor, momentum: f64) {
+    assert_eq!(value.len(), velocity.len(), "one velocity for each value");
+    assert!(value.len().is_multiple_of(rates.len().max(1)), "groups of equal size");
+    let (device, group) = (value.device().clone(), value.len() / rates.len().max(1));
+    on_device!(rates, T => cpu::momentum_step(
+        device.as_cpu(), T::slice_mut(value), T::slice_mut(velocity), T::slice(rates), group, T::from_f64(momentum),
+    ), cuda => gpu::momentum_step(cuda, value, velocity, rates, group, momentum));
+}
+
 /// Sum of squares of each tensor of a set.
 pub fn squared_norms(set: &ParamSet) -> Vec<f64> {
     let Some(any) = set.tensors().first() else { return Vec::new() };

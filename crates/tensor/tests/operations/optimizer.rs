@@ -9,6 +9,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     vec![
         Operation { name: "adamw and average", tolerance: 1e-6, run: adamw },
         Operation { name: "adamw without a teacher", tolerance: 1e-6, run: adamw_alone },
+        Operation { name: "momentum step", tolerance: 1e-6, run: momentum },
     ]
 }
 
@@ -85,4 +86,15 @@ fn adamw_alone(d: &Device) -> Outputs {
     let alone = run(None);
     assert_eq!(alone, run(Some(parameters(d, 20))), "a teacher changes its student");
     alone
+}
+
+/// Groups with a rate of their own, whose edges are not those of tasks, and gradients that are added in between.
+fn momentum(d: &Device) -> Outputs {
+    let (mut value, mut velocity) = (exact(d, 1, &[3 * 77, 301]), exact(d, 2, &[3 * 77, 301]));
+    for step in 0..3 {
+        let rates = d.exact_from_f64(&[3], &[0.1, 0.01, 0.5 / f64::from(1 + step)]);
+        ops::momentum_step(&mut value, &mut velocity, &rates, 0.9);
+        velocity = ops::add_scaled(&velocity, 1.0, &exact(d, 3 + step as u64, &[3 * 77, 301]));
+    }
+    vec![("value", value.to_f64()), ("velocity", velocity.to_f64())]
 }

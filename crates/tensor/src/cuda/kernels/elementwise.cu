@@ -42,6 +42,16 @@ extern "C" __global__ void move_towards(float* value, const float* target, float
     value[i] = momentum * value[i] + rest * t;
 }
 
+// value -= rate velocity, then velocity *= momentum, where `group` elements share a rate.
+extern "C" __global__ void momentum_step(float* value, float* velocity, const float* rates, i64 group, float momentum,
+                                         i64 count) {
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    float v = velocity[i];
+    value[i] = fmaf(-rates[i / group], v, value[i]);
+    velocity[i] = momentum * v;
+}
+
 // The paper's log-normaliser relative to kappa = 0 and its derivative by g, with kappa = |g| / tau and nu = p / 2 - 1:
 //   s = sqrt(nu^2 + kappa^2), u = kappa^2 / (s + nu), Delta = nu log1p(u / 2 nu) - u + log1p(u / nu) / 2,
 //   dDelta/dkappa = kappa / (2 s^2) - kappa / (nu + s).
