@@ -57,6 +57,9 @@ pub enum EvalError {
         /// The image.
         name: String,
     },
+    /// The files of a retrieval benchmark.
+    #[error(transparent)]
+    Retrieval(#[from] crate::retrieval::RetrievalError),
     /// The caller asked to stop.
     #[error("stopped on request")]
     Stopped,

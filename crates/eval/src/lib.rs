@@ -4,6 +4,7 @@
 //! - [`features`]: class-token features of a source, or its raw pixels as a baseline.
 //! - [`mod@save`]: features into a file.
 //! - [`knn`]: the weighted nearest-neighbour classifier of DINO; [`online`]: the same on a fixed sample during training.
+//! - [`retrieval`]: revisited Oxford and Paris: ground truth, rankings, mAP.
 //! - [`memory`]: how much of it features take.
 //! - [`subset`]: a fixed random sample of a source.
 
@@ -19,6 +20,7 @@ mod normalization;
 pub mod online;
 pub mod prepare;
 mod reading;
+pub mod retrieval;
 pub mod save;
 pub mod subset;
 

@@ -6,11 +6,13 @@
 //! - [`safetensors`]: tensors with names, the format of weights, features and checkpoints.
 //! - [`zip`]: the directory of a zip archive, whose entries lie in the file as they are.
 //! - [`pickle`]: Python's pickles, read without running them. Both are what files of PyTorch are made of.
-//! - [`fuzz`]: the last two, for a fuzzer to call.
+//! - [`numpy`]: NumPy's arrays, in files of their own and in pickles.
+//! - [`fuzz`]: the parsers, for a fuzzer to call.
 
 mod bounded;
 mod cache;
 pub mod fuzz;
+pub mod numpy;
 pub mod pickle;
 mod replace;
 pub mod safetensors;

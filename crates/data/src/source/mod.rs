@@ -27,6 +27,7 @@ mod parallel;
 mod parquet;
 mod parts;
 mod passed_over;
+mod paths;
 mod pattern;
 mod ranges;
 mod read_at;
@@ -42,6 +43,7 @@ pub use copies::Copies;
 pub use error::{OpenError, ReadError};
 pub use folder::FolderSource;
 pub use open::{open, open_all, open_all_cached, open_cached};
+pub use paths::PathsSource;
 pub use reader::Reader;
 pub use synthetic::{SyntheticSettings, SyntheticSource};
 
