@@ -60,6 +60,9 @@ pub enum EvalError {
     /// The files of a retrieval benchmark.
     #[error(transparent)]
     Retrieval(#[from] crate::retrieval::RetrievalError),
+    /// The folder of a copy-detection set.
+    #[error(transparent)]
+    Copies(#[from] crate::copies::CopySetError),
     /// The caller asked to stop.
     #[error("stopped on request")]
     Stopped,

@@ -4,10 +4,13 @@
 //! - [`features`]: class-token features of a source, or its raw pixels as a baseline.
 //! - [`mod@save`]: features into a file.
 //! - [`knn`]: the weighted nearest-neighbour classifier of DINO; [`online`]: the same on a fixed sample during training.
+//! - [`copies`]: Copydays: which original is this a copy of?
 //! - [`retrieval`]: revisited Oxford and Paris: ground truth, rankings, mAP.
 //! - [`memory`]: how much of it features take.
 //! - [`subset`]: a fixed random sample of a source.
 
+pub mod copies;
+mod eigen;
 mod error;
 pub mod features;
 pub mod input;
