@@ -23,6 +23,6 @@ pub mod views;
 pub use crate::image::Image;
 pub use decode::{DecodeError, DecodeLimits, Orientation};
 pub use loader::{BadSample, Batch, CropGroup, Decoding, Loader, LoaderConfig, LoaderError};
-pub use source::{Census, Copies, OpenError, ReadError, Reader, Source, Split, Stored, open, open_all};
+pub use source::{Census, Copies, OpenError, PathsSource, ReadError, Reader, Source, Split, Stored, open, open_all};
 pub use transform::{EvalTransform, IMAGENET_MEAN, IMAGENET_STD, normalization, normalize_chw};
 pub use views::{MultiCrop, ViewParams};

@@ -71,6 +71,12 @@ pub enum EvalError {
     /// A mixture cannot be what was asked for.
     #[error(transparent)]
     Mixture(#[from] vmf::Error),
+    /// The files of a retrieval benchmark.
+    #[error(transparent)]
+    Retrieval(#[from] crate::retrieval::RetrievalError),
+    /// The folder of a copy-detection set.
+    #[error(transparent)]
+    Copies(#[from] crate::copies::CopySetError),
     /// The caller asked to stop.
     #[error("stopped on request")]
     Stopped,

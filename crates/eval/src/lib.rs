@@ -9,12 +9,16 @@
 //! - [`fewshot`]: logistic regression on a few images of each class; [`transfer`]: the same with the penalty chosen by validation.
 //! - [`linear`]: linear classifiers on frozen features, all learning rates side by side.
 //! - [`mixture`]: a mixture of von Mises-Fisher distributions fitted to features, and a network's prototypes as one.
+//! - [`copies`]: Copydays: which original is this a copy of?
+//! - [`retrieval`]: revisited Oxford and Paris: ground truth, rankings, mAP.
 //! - [`memory`]: how much of it features take.
 //! - [`attention`]: what a network looks at, as pictures.
 //! - [`subset`]: a fixed random sample of a source.
 //! - [`video`]: object segmentation on DAVIS-2017, and the scores of masks made by anything.
 
 pub mod attention;
+pub mod copies;
+mod eigen;
 mod error;
 pub mod features;
 pub mod fewshot;
@@ -33,6 +37,7 @@ pub mod online;
 pub mod pooling;
 pub mod prepare;
 mod reading;
+pub mod retrieval;
 pub mod save;
 pub mod stored;
 pub mod subset;

@@ -8,12 +8,14 @@
 //! - [`parquet`]: tables that analysts read, written; [`thrift`]: what their structures are made of.
 //! - [`zip`]: the directory of a zip archive, whose entries lie in the file as they are.
 //! - [`pickle`]: Python's pickles, read without running them. Both are what files of PyTorch are made of.
-//! - [`fuzz`]: zip and pickle, for a fuzzer to call.
+//! - [`numpy`]: NumPy's arrays, in files of their own and in pickles.
+//! - [`fuzz`]: the parsers, for a fuzzer to call.
 
 mod bounded;
 mod cache;
 pub mod fuzz;
 pub mod parquet;
+pub mod numpy;
 pub mod pickle;
 mod replace;
 mod replacement;

@@ -27,6 +27,7 @@ mod parallel;
 mod parquet;
 mod parts;
 mod passed_over;
+mod paths;
 mod pattern;
 mod published;
 mod ranges;
@@ -44,6 +45,7 @@ pub use error::{OpenError, ReadError};
 pub use folder::FolderSource;
 pub use open::{open, open_all, open_all_cached, open_cached};
 pub use published::{Published, PublishedSets};
+pub use paths::PathsSource;
 pub use reader::Reader;
 pub use synthetic::{SyntheticSettings, SyntheticSource};
 
