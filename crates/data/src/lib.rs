@@ -6,6 +6,7 @@
 //! - [`views`]: the multi-crop recipe. Parameters are drawn first, as plain data, and applied after.
 //! - [`transform`]: what evaluation does to an image instead.
 //! - [`loader`]: batches of views, prepared by threads, in an order that only (seed, epoch, position) decide.
+//! - [`supervised`]: what becomes of views where a classifier is trained: erasing, mixing, smoothed labels.
 //! - [`sheet`]: views as a picture for people.
 //!
 //! Randomness is a function of a [`random::Key`]: neither the number of threads nor a resume can change a view.
@@ -16,6 +17,7 @@ pub mod image;
 pub mod loader;
 pub mod sheet;
 pub mod source;
+pub mod supervised;
 pub mod transform;
 pub mod views;
 

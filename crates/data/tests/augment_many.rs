@@ -47,6 +47,7 @@ fn view(d: &mut Draws, side: usize, blur_p: f64, solarize_p: f64) -> Vec<u8> {
         size: (side, side),
         filter: Filter::Bicubic,
         flip,
+        operations: Default::default(),
         finish: Finish {
             jitter: jittered.then_some(Jitter { order, brightness, contrast, saturation, hue }),
             grayscale,
