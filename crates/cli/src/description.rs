@@ -64,11 +64,16 @@ pub fn of_features(weights: &Weights, input: InputSpec, precision: &str) -> Desc
     let is_new = |(key, _): &(&str, String)| !said.iter().any(|(there, _)| there == key);
     let trained: Description = [ARCHITECTURE, METHOD, PROTOTYPES].into_iter().filter_map(told).filter(is_new).collect();
     said.extend(trained);
-    let mut hash = StableHash::new();
-    weights.loaded.weights.iter().for_each(|tensor| hash.write(&tensor.to_le_bytes()));
-    said.push(("weights_hash", format!("{:016x}", hash.finish())));
+    said.push(("weights_hash", weights_digest(weights)));
     said.push(("precision", precision.to_owned()));
     said
+}
+
+/// Tells the values of a backbone from those of any other, whatever file they came from.
+pub fn weights_digest(weights: &Weights) -> String {
+    let mut hash = StableHash::new();
+    weights.loaded.weights.iter().for_each(|tensor| hash.write(&tensor.to_le_bytes()));
+    format!("{:016x}", hash.finish())
 }
 
 /// What a checkpoint says of its network: its state is one JSON object among the file's metadata, and the description an

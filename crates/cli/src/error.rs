@@ -117,12 +117,27 @@ pub enum CliError {
     #[error(transparent)]
     Eval(#[from] eval::EvalError),
     /// Images without labels where a protocol needs them, for a reason that the source knows.
-    #[error("the {which} images have no labels, which kNN needs. Of the data: {why}")]
+    #[error("the {which} images have no labels, which this evaluation needs. Of the data: {why}")]
     Unlabelled {
         /// Which images.
         which: &'static str,
         /// Why, as the source says it.
         why: String,
+    },
+    /// Stored features whose labels mean different classes.
+    #[error(
+        "label {class} is `{}` in the training features and `{}` in the test features: the two files count their classes \
+         differently, and no accuracy would mean anything. Compute both from one data set, or with the same folders of classes",
+        text::excerpt(train),
+        text::excerpt(test)
+    )]
+    OtherClasses {
+        /// The label.
+        class: usize,
+        /// Its name in the training features.
+        train: String,
+        /// Its name in the test features.
+        test: String,
     },
     /// The work needs more memory than there is.
     #[error("this needs about {} of memory, and there is {total}. Ways out: {smaller}", bytes(*need))]

@@ -6,6 +6,8 @@ use data::BadSample;
 use model::ConfigError;
 use tensor::DeviceError;
 
+use crate::stored::StoredProblem;
+
 /// Why an evaluation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EvalError {
@@ -100,6 +102,24 @@ pub enum EvalError {
         unlabelled: usize,
         /// Images there are.
         images: usize,
+    },
+    /// A file that holds no features, or others than it should.
+    #[error("{}: {problem}", text::shown(path))]
+    Stored {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: StoredProblem,
+    },
+    /// A number that is no class.
+    #[error("the label {label} of the {which} images is no class: expected 0 to {}", classes.saturating_sub(1))]
+    Label {
+        /// `training` or `test`.
+        which: &'static str,
+        /// The label.
+        label: i64,
+        /// Classes there can be.
+        classes: usize,
     },
     /// Features of different widths cannot be compared.
     #[error("training features have {train} values, test features {test}: they are not of the same network")]

@@ -8,6 +8,7 @@ use tensor::Device;
 
 use crate::error::EvalError;
 use crate::features::Features;
+use crate::labelled::Labelled;
 use crate::neighbors::{Exclude, Neighbor, nearest};
 
 /// The numbers of neighbours that DINO reports.
@@ -106,15 +107,12 @@ fn run(
     host: &Device,
     exclude: Exclude,
 ) -> Result<Vec<KnnResult>, EvalError> {
-    if train.dim != test.dim {
-        return Err(EvalError::Width { train: train.dim, test: test.dim });
-    }
-    let train_labels = labels(train, "training")?;
-    let test_labels = labels(test, "test")?;
-    let classes = train_labels.iter().chain(&test_labels).max().map_or(0, |&last| u64::from(last) + 1);
+    let (labelled_train, labelled_test) = Labelled::both(train, test)?;
+    let (train_labels, test_labels) = (labelled_train.labels(), labelled_test.labels());
+    let classes = labelled_train.classes() as u64;
     let is_right = |row: usize, neighbors: &[Neighbor]| -> Vec<(bool, bool)> {
         let with_k = |&k: &usize| {
-            let votes = votes(&neighbors[..k], &train_labels, options.temperature);
+            let votes = votes(&neighbors[..k], train_labels, options.temperature);
             let predicted = best_classes(votes, TOP5.min(k), classes);
             let right = test_labels[row];
             (predicted.first() == Some(&right), predicted.contains(&right))
@@ -129,23 +127,6 @@ fn run(
         top5: percent(judged.iter().filter(|row| row[i].1).count()),
     };
     Ok(options.ks.iter().enumerate().map(result).collect())
-}
-
-/// The label of every row; an error unless there are rows, all finite and all labelled.
-fn labels(features: &Features, which: &'static str) -> Result<Vec<u32>, EvalError> {
-    let (rows, dim) = (features.len(), features.dim);
-    assert_eq!((features.values.len(), features.labels.len()), (rows * dim, rows), "rows of the {which} features");
-    if rows == 0 || dim == 0 {
-        return Err(EvalError::Empty { which });
-    }
-    if let Some(place) = features.values.iter().position(|x| !x.is_finite()) {
-        return Err(EvalError::NotFinite { name: format!("{which} image {}", features.indices[place / dim]) });
-    }
-    let labels: Vec<u32> = features.labels.iter().flatten().copied().collect();
-    match rows - labels.len() {
-        0 => Ok(labels),
-        unlabelled => Err(EvalError::NoLabels { which, unlabelled, images: rows }),
-    }
 }
 
 /// Classes of the neighbours with the sum of their weights, in the order of the first vote.

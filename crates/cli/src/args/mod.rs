@@ -2,14 +2,16 @@
 //! documentation that most people read.
 
 mod bench;
+mod eval;
 mod export;
 mod network;
 mod recipe;
 mod study;
 
+pub use self::eval::{EvalCommand, KnnArgs, SetsArgs};
 pub use bench::{BenchDataArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
-pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, KnnArgs, NetworkArgs, PrecisionArg, SplitArg};
+pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, PrecisionArg, SplitArg};
 pub use recipe::{PretrainArgs, RecipeArgs, RecipeFlags, ViewsArgs};
 pub use study::StudyArgs;
 
@@ -69,14 +71,6 @@ pub enum Command {
     Bench(BenchCommand),
     /// Say what this machine offers, what is missing and how to get it
     Doctor(DoctorArgs),
-}
-
-/// The evaluation protocols.
-#[derive(Debug, Subcommand)]
-pub enum EvalCommand {
-    /// Classify by the nearest neighbours among labelled images (the weighted kNN of DINO)
-    #[command(allow_negative_numbers = true, after_help = network::KNN_EXAMPLES)]
-    Knn(KnnArgs),
 }
 
 /// The benchmarks.
@@ -156,6 +150,7 @@ mod tests {
              --device cpu --seed 3",
             "features --weights w --data d --out f.npy --split all --precision bf16 --force",
             "eval knn --weights w --data d --k 10,20 --split all --precision f32 --json",
+            "eval knn --train f.safetensors --test g.safetensors --k 20 --json",
             "export --weights w --to dino --out f --heads",
             "export --weights w --to onnx --out f.onnx --which student --image-size 40x80 --force",
             "inspect w",

@@ -1,4 +1,4 @@
-//! The flags of the commands that take a network's weights: `features`, `eval` and `inspect`.
+//! The flags of the commands that take a network's weights: `features` and `inspect`, and those that `eval` shares with them.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use data::Orientation;
 use model::weights::{NetworkRole, POSITION_RULES};
 use tensor::ops::Interpolation;
 
-use super::{DeviceArgs, SOURCE, above_zero, orientation};
+use super::{DeviceArgs, SOURCE, orientation};
 
 /// `features`.
 #[derive(Debug, Args)]
@@ -129,49 +129,6 @@ pub enum SplitArg {
     /// First the training images, then the held-out ones; names begin with train/ or test/.
     All,
 }
-
-/// `eval knn`.
-#[derive(Debug, Args)]
-pub struct KnnArgs {
-    /// The network: the folder of a run (its newest checkpoint is taken), a checkpoint, a .pth or .safetensors file of DINO,
-    /// DINOv2, iBOT, MSN, timm or Hugging Face, or a folder of the last two
-    #[arg(long, value_name = "W")]
-    pub weights: PathBuf,
-    /// The labelled images
-    #[arg(long, value_name = "SRC", help = SOURCE)]
-    pub data: String,
-    /// Classify the images of this split leave-one-out, each by all others of it [default: held-out by training images]
-    #[arg(long, value_enum)]
-    pub split: Option<SplitArg>,
-    /// Numbers of neighbours that vote, each with a result of its own [default: 10,20; fewer for fewer images]
-    #[arg(long, value_name = "K,K", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
-    pub k: Vec<u32>,
-    /// How much nearer neighbours count more: one with cosine s votes with weight exp(s / T)
-    #[arg(long, value_name = "T", default_value_t = eval::knn::DEFAULT_TEMPERATURE, value_parser = above_zero)]
-    pub temperature: f64,
-    /// What the network sees of an image.
-    #[command(flatten)]
-    pub input: InputArgs,
-    /// Device, threads and precision.
-    #[command(flatten)]
-    pub inference: InferenceArgs,
-    /// Print the result as one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Examples of `eval knn`.
-pub const KNN_EXAMPLES: &str = "\
-Examples:
-  dino-vmf eval knn --weights runs/photos --data photos
-  dino-vmf eval knn --weights dino_vits16.safetensors --data imagenet --k 10,20,100,200 --json
-
-Each class is a folder of images. The held-out images (val/ or test/ beside train/) are classified by the training
-images. Data without held-out images is classified leave-one-out: each image by all the others. Top-1 is the share of
-images whose class gets the most votes, top-5 that of those whose class is among the five with the most.
-
-Features are computed in f32 on every device; on a GPU --precision bf16 is faster and less exact. Neighbours are
-compared in f32, on the host.";
 
 /// `inspect`.
 #[derive(Debug, Args)]

@@ -1,0 +1,17 @@
+//! The flags of `eval`: a file for each protocol, and [`sets`] for what most of them judge.
+
+mod knn;
+mod sets;
+
+use clap::Subcommand;
+
+pub use knn::KnnArgs;
+pub use sets::SetsArgs;
+
+/// The evaluation protocols.
+#[derive(Debug, Subcommand)]
+pub enum EvalCommand {
+    /// Classify by the nearest neighbours among labelled images (the weighted kNN of DINO)
+    #[command(allow_negative_numbers = true, after_help = knn::EXAMPLES)]
+    Knn(KnnArgs),
+}

@@ -1,0 +1,92 @@
+//! `eval knn`: held-out images classified by their nearest training images, or each by all others where nothing is held out.
+
+use std::collections::HashSet;
+
+use eval::{KnnOptions, KnnResult, knn};
+use serde_json::json;
+use text::count;
+
+use super::record::{self, Evaluation};
+use super::sets;
+use crate::args::KnnArgs;
+use crate::error::CliError;
+use crate::output;
+
+const KNN: Evaluation = Evaluation { name: "knn", version: 1 };
+/// The numbers of neighbours where none are asked for.
+const DEFAULT_KS: [usize; 2] = [10, 20];
+
+/// The numbers of neighbours that were asked for; the usual ones where none were, and no more than there are images.
+fn neighbors(asked: &[u32], most: usize) -> Vec<usize> {
+    let mut ks: Vec<usize> = match asked {
+        [] => DEFAULT_KS.iter().map(|&k| k.min(most.max(1))).collect(),
+        asked => asked.iter().map(|&k| k as usize).collect(),
+    };
+    // Each once, in the order asked for.
+    let mut seen = HashSet::new();
+    ks.retain(|&k| seen.insert(k));
+    ks
+}
+
+fn list(ks: &[usize]) -> String {
+    ks.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Classifies, and prints the accuracy for each number of neighbours.
+pub fn run(args: &KnnArgs) -> Result<(), CliError> {
+    let opened = sets::open(&args.sets, args.split)?;
+    let is_leave_one_out = !opened.has_test();
+    let most = |images: usize| images.saturating_sub(usize::from(is_leave_one_out));
+    let train_images = opened.train_images();
+    let mut options = KnnOptions { ks: neighbors(&args.k, most(train_images)), temperature: args.temperature };
+    options.check(most(train_images))?;
+    if is_leave_one_out && args.split.is_none() {
+        output::note("no images are held out: each is classified by all others (leave-one-out)");
+    }
+    let copies = opened.warn_of_copies();
+    let sets = opened.compute()?;
+    let bank = &sets.train.features;
+    // Images that could not be read vote for nothing. What was asked for is not changed: it is an error below.
+    if args.k.is_empty() {
+        options.ks = neighbors(&args.k, most(bank.len()));
+        if options.ks != DEFAULT_KS {
+            output::note(&format!("k: {}, as many neighbours as there are (the default is 10,20)", list(&options.ks)));
+        }
+    }
+    let results = match &sets.test {
+        Some(test) => knn::classify(bank, &test.features, &options, &sets.host)?,
+        None => knn::leave_one_out(bank, &options, &sets.host)?,
+    };
+    if args.json {
+        let rows: Vec<_> = results.iter().map(|r| json!({ "k": r.k, "top1": r.top1, "top5": r.top5 })).collect();
+        let results = json!({
+            "protocol": if is_leave_one_out { "leave-one-out" } else { "held-out" },
+            "temperature": args.temperature, "copies": copies.map(|copies| copies.found), "results": rows,
+        });
+        let settings = json!({ "k": options.ks, "temperature": args.temperature });
+        return output::json(&record::of_sets(KNN, settings, &sets, results));
+    }
+    let (neighbors, judged) = (bank.len(), sets.judged());
+    let how = match is_leave_one_out {
+        false => format!("{} by {}", count(judged, "held-out image"), count(neighbors, "training image")),
+        true => format!("{}, each by all others", count(judged, "image")),
+    };
+    let (features, temperature) = (sets.precision(), args.temperature);
+    let mut text = format!("kNN on {how}, {features}, temperature {temperature}\n      k  top-1 %  top-5 %\n");
+    for KnnResult { k, top1, top5 } in results {
+        text += &format!("{k:7}  {top1:7.2}  {top5:7.2}\n");
+    }
+    output::result(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_neighbours_are_no_more_than_there_are_and_those_asked_for_stay() {
+        assert_eq!([30, 20, 19, 7, 1].map(|most| list(&neighbors(&[], most))), ["10,20", "10,20", "10,19", "7", "1"]);
+        assert_eq!(neighbors(&[25, 3], 7), [25, 3]);
+        assert_eq!(neighbors(&[1, 5, 1, 5, 2], 7), [1, 5, 2], "nothing is evaluated twice");
+    }
+}

@@ -1,0 +1,40 @@
+//! What a result says of itself: which evaluation it is of, with which settings, of which weights and data. Enough to tell
+//! whether two numbers may be compared.
+
+use serde_json::{Map, Value, json};
+
+use super::sets::{Provenance, Sets};
+use crate::description;
+
+/// An evaluation: its name, and a version that changes whenever the same input would give another number.
+#[derive(Clone, Copy, Debug)]
+pub struct Evaluation {
+    /// The name of the command.
+    pub name: &'static str,
+    /// Counted from 1.
+    pub version: u32,
+}
+
+/// The result as one JSON object. What `results` holds stands at the top, beside what there is to say of the evaluation, its
+/// settings, and where the numbers come from.
+pub fn object(evaluation: Evaluation, settings: Value, from: &Provenance, results: Value) -> Value {
+    let mut object = Map::new();
+    object.insert("evaluation".to_owned(), json!({ "name": evaluation.name, "version": evaluation.version }));
+    object.insert("program".to_owned(), json!(description::program()));
+    object.insert("settings".to_owned(), settings);
+    for value in [from.to_json(), results] {
+        if let Value::Object(entries) = value {
+            object.extend(entries);
+        }
+    }
+    Value::Object(object)
+}
+
+/// The same of an evaluation of training and test sets, with their sizes.
+pub fn of_sets(evaluation: Evaluation, settings: Value, sets: &Sets, results: Value) -> Value {
+    let mut object = object(evaluation, settings, &sets.from, results);
+    object["train_images"] = json!(sets.train.features.len());
+    object["test_images"] = json!(sets.judged());
+    object["skipped"] = json!(sets.skipped());
+    object
+}

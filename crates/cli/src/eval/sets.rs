@@ -1,0 +1,260 @@
+//! The training and test sets of a protocol: features that a network computes of labelled images, or stored ones.
+//!
+//! [`open`] finds out what there is, so that settings can be checked against it; [`Opened::compute`] does what takes time.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use data::{Copies, OpenError, Source, Split};
+use eval::{EvalError, Features, StoredFeatures, is_labelled, stored};
+use serde_json::{Value, json};
+use tensor::Device;
+
+use crate::args::{InputArgs, SetsArgs, SplitArg};
+use crate::description;
+use crate::device;
+use crate::error::CliError;
+use crate::features::extract;
+use crate::images;
+use crate::weights::{self, Weights};
+
+/// How a source's remark begins, or what it says, where it is about labels that cannot be used.
+const REASONS: [&str; 4] = ["labels are not used", "no labels are used", "no labels:", "have no labels"];
+
+/// What is there to be judged, before anything is computed.
+#[derive(Debug)]
+pub struct Opened<'a> {
+    what: What<'a>,
+    host: Device,
+}
+
+enum What<'a> {
+    Images {
+        weights: Box<Weights>,
+        device: Device,
+        spec: &'a str,
+        input: &'a InputArgs,
+        workers: Option<usize>,
+        train: Arc<dyn Source>,
+        test: Option<Arc<dyn Source>>,
+    },
+    Stored {
+        train: (PathBuf, Box<StoredFeatures>),
+        test: Option<(PathBuf, Box<StoredFeatures>)>,
+    },
+}
+
+impl std::fmt::Debug for What<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if matches!(self, What::Images { .. }) { "images" } else { "stored features" })
+    }
+}
+
+/// The features of one set.
+#[derive(Debug)]
+pub struct Set {
+    /// The vectors with their labels.
+    pub features: Features,
+    /// The name of each class, where they are known.
+    pub class_names: Vec<String>,
+    /// Images that could not be read.
+    pub skipped: usize,
+}
+
+/// Training and test sets.
+#[derive(Debug)]
+pub struct Sets {
+    /// What is learnt from.
+    pub train: Set,
+    /// What is held out; none where the data has nothing held out.
+    pub test: Option<Set>,
+    /// Where they come from.
+    pub from: Provenance,
+    /// Where to compute with them: the processor, with the threads that were asked for.
+    pub host: Device,
+}
+
+/// Where features come from.
+#[derive(Debug)]
+pub struct Provenance {
+    entries: Vec<(&'static str, Value)>,
+    /// The arithmetic that features were computed in; none where a file does not say.
+    pub precision: Option<String>,
+}
+
+impl Provenance {
+    /// Of images that a network sees, by what the sources are called and hold.
+    pub fn of_network(weights: &Weights, device: &Device, spec: &str, sources: &[(&str, &dyn Source)]) -> Self {
+        let digests: serde_json::Map<String, Value> =
+            sources.iter().map(|(name, source)| ((*name).to_owned(), digest(source.fingerprint()))).collect();
+        let precision = device::precision(device);
+        let entries = vec![
+            ("weights", json!(text::shown(&weights.path).to_string())),
+            ("weights_digest", json!(description::weights_digest(weights))),
+            ("data", json!(spec)),
+            ("data_digest", Value::Object(digests)),
+            ("precision", json!(precision)),
+        ];
+        Self { entries, precision: Some(precision.to_owned()) }
+    }
+
+    /// Of stored features: their files, what they hold, and what they say of their weights.
+    fn of_stored(train: &(PathBuf, Box<StoredFeatures>), test: Option<&(PathBuf, Box<StoredFeatures>)>) -> Self {
+        let shown = |(path, _): &(PathBuf, Box<StoredFeatures>)| text::shown(path).to_string();
+        let mut digests = serde_json::Map::from_iter([("train".to_owned(), digest(train.1.digest))]);
+        digests.extend(test.map(|test| ("test".to_owned(), digest(test.1.digest))));
+        let said = |key: &str| train.1.metadata.get(key).cloned();
+        let entries = vec![
+            ("weights", Value::Null),
+            ("weights_digest", json!(said("weights_hash"))),
+            ("data", json!({ "train": shown(train), "test": test.map(shown) })),
+            ("data_digest", Value::Object(digests)),
+            ("precision", json!(said("precision"))),
+        ];
+        Self { entries, precision: said("precision") }
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        Value::Object(self.entries.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect())
+    }
+}
+
+fn digest(digest: u64) -> Value {
+    json!(format!("{digest:016x}"))
+}
+
+/// Opens what is to be judged. With a `split` those images alone, and nothing held out; otherwise training images, and the
+/// held-out ones where there are any.
+pub fn open<'a>(args: &'a SetsArgs, split: Option<SplitArg>) -> Result<Opened<'a>, CliError> {
+    let machine = &args.inference.machine;
+    let (Some(path), Some(spec)) = (&args.weights, &args.data) else {
+        // One of the two pairs is given: the command line is refused otherwise.
+        let read = |path: &PathBuf| Ok::<_, EvalError>((path.clone(), Box::new(stored::read(path)?)));
+        let train = read(args.train.as_ref().unwrap_or(&PathBuf::new()))?;
+        let test = args.test.as_ref().map(read).transpose()?;
+        let host = Device::cpu(tensor::CpuOptions { threads: machine.thread_count()?, ..Default::default() })?;
+        return Ok(Opened { what: What::Stored { train, test }, host });
+    };
+    let device = args.inference.open()?;
+    let weights = Box::new(weights::load(path, &args.input.network, &device)?);
+    let train = images::open_chosen(spec, split.unwrap_or(SplitArg::Train))?;
+    let test = match split {
+        Some(_) => None,
+        None => match images::open(spec, Split::Test) {
+            Ok(test) => Some(test),
+            Err(OpenError::NoTestSplit { .. }) => None,
+            Err(error) => return Err(error.into()),
+        },
+    };
+    // Checked before the features are computed, which is what takes the time.
+    for (which, source) in [("training", Some(&train)), ("test", test.as_ref())] {
+        if let Some(source) = source {
+            check_labels(&**source, which)?;
+        }
+    }
+    let (workers, host) = (machine.thread_count()?, machine.host(&device)?);
+    let what = What::Images { weights, device, spec, input: &args.input, workers, train, test };
+    Ok(Opened { what, host })
+}
+
+fn check_labels(source: &dyn Source, which: &'static str) -> Result<(), CliError> {
+    if is_labelled(source) {
+        return Ok(());
+    }
+    // Where the data has labels that cannot be used, that is the reason, and not where labels would go.
+    let is_reason = |remark: &&String| REASONS.iter().any(|words| remark.contains(words));
+    let images = source.len();
+    Err(match source.remarks().iter().find(is_reason) {
+        Some(why) => CliError::Unlabelled { which, why: why.clone() },
+        None => EvalError::NoLabels { which, unlabelled: images, images }.into(),
+    })
+}
+
+/// Two files that were computed apart may count their classes differently, and accuracies would be of chance.
+fn same_classes(train: &Set, test: Option<&Set>) -> Result<(), CliError> {
+    let Some(test) = test.filter(|test| !test.class_names.is_empty() && !train.class_names.is_empty()) else {
+        return Ok(());
+    };
+    let longest = train.class_names.len().max(test.class_names.len());
+    let name = |names: &[String], class| names.get(class).cloned().unwrap_or_else(|| "no class".to_owned());
+    let pair = |class| (name(&train.class_names, class), name(&test.class_names, class));
+    match (0..longest).map(|class| (class, pair(class))).find(|(_, (train, test))| train != test) {
+        Some((class, (train, test))) => Err(CliError::OtherClasses { class, train, test }),
+        None => Ok(()),
+    }
+}
+
+impl Opened<'_> {
+    /// Images that are learnt from, some of which may turn out to be unreadable.
+    pub fn train_images(&self) -> usize {
+        match &self.what {
+            What::Images { train, .. } => train.len(),
+            What::Stored { train, .. } => train.1.features.len(),
+        }
+    }
+
+    /// Whether anything is held out.
+    pub fn has_test(&self) -> bool {
+        match &self.what {
+            What::Images { test, .. } => test.is_some(),
+            What::Stored { test, .. } => test.is_some(),
+        }
+    }
+
+    /// Looks for held-out images that are training images too, and warns of them. Stored features do not tell.
+    pub fn warn_of_copies(&self) -> Option<Copies> {
+        match &self.what {
+            What::Images { train, test, .. } => Some(images::warn_of_copies(&**train, test.as_deref())),
+            What::Stored { .. } => None,
+        }
+    }
+
+    /// Computes the features, with a progress bar.
+    pub fn compute(self) -> Result<Sets, CliError> {
+        let host = self.host;
+        match self.what {
+            What::Stored { train, test } => {
+                let from = Provenance::of_stored(&train, test.as_ref());
+                let set = |(_, stored): (PathBuf, Box<StoredFeatures>)| {
+                    let StoredFeatures { features, class_names, .. } = *stored;
+                    Set { features, class_names, skipped: 0 }
+                };
+                let (train, test) = (set(train), test.map(set));
+                same_classes(&train, test.as_ref())?;
+                Ok(Sets { train, test, from, host })
+            }
+            What::Images { weights, device, spec, input, workers, train, test } => {
+                let set = |source: &dyn Source| -> Result<Set, CliError> {
+                    let extraction = extract(&weights, source, input, workers, &device)?;
+                    let (features, skipped) = (extraction.features, extraction.skipped.len());
+                    Ok(Set { features, class_names: source.class_names().to_vec(), skipped })
+                };
+                let sets = (set(&*train)?, test.as_deref().map(set).transpose()?);
+                let sources = [("train", Some(&*train)), ("test", test.as_deref())];
+                let sources: Vec<_> = sources.into_iter().filter_map(|(name, s)| Some((name, s?))).collect();
+                let from = Provenance::of_network(&weights, &device, spec, &sources);
+                Ok(Sets { train: sets.0, test: sets.1, from, host })
+            }
+        }
+    }
+}
+
+impl Sets {
+    /// Images that are judged: those that are held out, or each by the others.
+    pub fn judged(&self) -> usize {
+        self.test.as_ref().unwrap_or(&self.train).features.len()
+    }
+
+    /// Images that could not be read.
+    pub fn skipped(&self) -> usize {
+        self.train.skipped + self.test.as_ref().map_or(0, |test| test.skipped)
+    }
+
+    /// How the features were computed, in words that follow a comma.
+    pub fn precision(&self) -> String {
+        match &self.from.precision {
+            Some(precision) => format!("features in {precision}"),
+            None => "stored features".to_owned(),
+        }
+    }
+}
