@@ -5,11 +5,13 @@
 //! - [`mod@save`]: features into a file; [`stored`]: out of one.
 //! - [`labelled`]: features with a class for every row, which protocols learn from and are judged on.
 //! - [`knn`]: the weighted nearest-neighbour classifier of DINO; [`online`]: the same on a fixed sample during training.
+//! - [`finetune`]: a classifier trained together with the backbone, by the recipes of BEiT and DeiT.
 //! - [`memory`]: how much of it features take.
 //! - [`subset`]: a fixed random sample of a source.
 
 mod error;
 pub mod features;
+pub mod finetune;
 pub mod input;
 pub mod knn;
 #[cfg(test)]
