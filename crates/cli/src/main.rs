@@ -78,7 +78,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Pretrain(args) => return pretrain::run(args),
         Command::Views(args) => views::run(args)?,
         Command::Features(args) => features::run(args)?,
-        Command::Eval(command) => eval::run(command)?,
+        Command::Eval(command) => return eval::run(command),
         Command::Export(args) => export::run(args)?,
         Command::Inspect(args) => inspect::run(args)?,
         Command::Study(args) => return study::run(args),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use data::{BadSample, Source, Split};
 use eval::finetune::{Best, Facts, FineTuneConfig, FineTuneRecipe, FineTuning, Judge, Kind, Parts, best, open};
-use eval::{InputSpec, Normalization, ReadOptions};
+use eval::{InputSpec, Normalization, ReadOptions, ReadProgress};
 use model::{Arch, Layout, Vit, VitConfig};
 use tensor::{CpuOptions, Device};
 use train::run::{RunError, RunFolder, RunReader};
@@ -84,9 +84,13 @@ impl Run {
     fn train(&self, path: &Path, steps: u64) -> (Outcome, Vec<u8>) {
         let asked = Cell::new(0);
         let stop = || asked.replace(asked.get() + 1) >= steps;
-        let mut judge = Judge::new(self.test.clone(), self.recipe.kind, Self::input(), ReadOptions::default()).unwrap();
+        let judged = Cell::new(0);
+        let progress = |p: ReadProgress| judged.set(p.done);
+        let read = ReadOptions::default();
+        let mut judge = Judge::new(self.test.clone(), self.recipe.kind, Self::input(), read, &progress).unwrap();
         let mut trainer = self.open(path);
         let outcome = trainer.run(&mut Silent, &mut judge, &stop).unwrap();
+        assert!(outcome != Outcome::Finished || judged.get() == self.test.len(), "all are judged, and it is told");
         let weights = trainer.trained().tuner().weights().iter().flat_map(|t| t.to_le_bytes().into_owned()).collect();
         (outcome, weights)
     }

@@ -8,7 +8,7 @@ mod network;
 mod recipe;
 mod study;
 
-pub use self::eval::{EvalCommand, KnnArgs, SetsArgs};
+pub use self::eval::{EvalCommand, FinetuneArgs, KnnArgs, RecipeArg, SetsArgs};
 pub use bench::{BenchDataArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
 pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, PrecisionArg, SplitArg};
@@ -149,6 +149,8 @@ mod tests {
              --epochs 3 --batch-size 8 --out-dim 64 --local-crops 2 --recipe r.toml --set a=b --set c=d --out o \
              --device cpu --seed 3",
             "features --weights w --data d --out f.npy --split all --precision bf16 --force",
+            "eval finetune --weights w --data d --recipe deit --out o --epochs 3 --batch-size 8 --lr 0.1 --set a=b --seed 3 \
+             --image-size 32 --device cpu --json",
             "eval knn --weights w --data d --k 10,20 --split all --precision f32 --json",
             "eval knn --train f.safetensors --test g.safetensors --k 20 --json",
             "export --weights w --to dino --out f --heads",

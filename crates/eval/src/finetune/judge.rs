@@ -15,7 +15,7 @@ use super::training::FineTuning;
 use crate::error::EvalError;
 use crate::input::InputSpec;
 use crate::prepare::Preparation;
-use crate::reading::{ReadOptions, for_each_batch};
+use crate::reading::{ReadOptions, ReadProgress, for_each_batch};
 
 /// Keys of the log.
 const TOP1: &str = "top1";
@@ -33,21 +33,28 @@ pub struct Accuracy {
 }
 
 /// Held-out images, and how they are seen.
-pub struct Judge {
+pub struct Judge<'a> {
     test: Arc<dyn Source>,
     preparation: Preparation,
     read: ReadOptions,
+    progress: &'a dyn Fn(ReadProgress),
 }
 
-impl Judge {
-    /// A judge of networks that see images so, by the rules of a recipe.
-    pub fn new(test: Arc<dyn Source>, kind: Kind, input: InputSpec, read: ReadOptions) -> Result<Self, EvalError> {
+impl<'a> Judge<'a> {
+    /// A judge of networks that see images so, by the rules of a recipe. `progress` is called after each batch of images.
+    pub fn new(
+        test: Arc<dyn Source>,
+        kind: Kind,
+        input: InputSpec,
+        read: ReadOptions,
+        progress: &'a dyn Fn(ReadProgress),
+    ) -> Result<Self, EvalError> {
         let unlabelled = (0..test.len()).filter(|&index| test.label(index).is_none()).count();
         if unlabelled > 0 || test.is_empty() {
             return Err(EvalError::NoLabels { which: "test", unlabelled, images: test.len() });
         }
         let read = ReadOptions { orientation: input.orientation, ..read };
-        Ok(Self { test, preparation: preparation(kind, input), read })
+        Ok(Self { test, preparation: preparation(kind, input), read, progress })
     }
 
     /// What a network is worth. An evaluation is not interrupted: an epoch that was trained and not judged would be missing
@@ -58,7 +65,10 @@ impl Judge {
         let (mean, deviation) = (&trained.normalization().mean, &trained.normalization().deviation);
         let read = ReadOptions { channels, ..self.read };
         let ((height, width), mut images, mut first, mut five) = (self.preparation.size(), 0, 0, 0);
-        let mut go_on = |_| ControlFlow::Continue(());
+        let mut go_on = |done| {
+            (self.progress)(done);
+            ControlFlow::Continue(())
+        };
         for_each_batch(&*self.test, &self.preparation, &read, &mut go_on, |batch| {
             let data = PixelData::Bytes { pixels: &batch.pixels, mean, deviation };
             let pixels = Pixels { count: batch.indices.len(), height, width, channels, data };
@@ -102,7 +112,7 @@ fn rank(logits: &[f32], class: usize) -> Option<usize> {
     Some(logits.iter().enumerate().filter(|&entry| before(entry)).count())
 }
 
-impl Evaluator<FineTuning> for Judge {
+impl Evaluator<FineTuning> for Judge<'_> {
     fn evaluate(&mut self, trained: &FineTuning, _: u64) -> Evaluation {
         match self.accuracy(trained) {
             Ok(Accuracy { top1, top5, images }) => Evaluation {

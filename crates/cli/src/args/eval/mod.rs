@@ -1,10 +1,12 @@
 //! The flags of `eval`: a file for each protocol, and [`sets`] for what most of them judge.
 
+mod finetune;
 mod knn;
 mod sets;
 
 use clap::Subcommand;
 
+pub use finetune::{FinetuneArgs, RecipeArg};
 pub use knn::KnnArgs;
 pub use sets::SetsArgs;
 
@@ -14,4 +16,7 @@ pub enum EvalCommand {
     /// Classify by the nearest neighbours among labelled images (the weighted kNN of DINO)
     #[command(allow_negative_numbers = true, after_help = knn::EXAMPLES)]
     Knn(KnnArgs),
+    /// Train a classifier together with the network, by the recipe of BEiT or DeiT
+    #[command(allow_negative_numbers = true, after_help = finetune::EXAMPLES)]
+    Finetune(FinetuneArgs),
 }
