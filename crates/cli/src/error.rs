@@ -19,6 +19,20 @@ pub enum CliError {
     /// The recipe.
     #[error(transparent)]
     Recipe(#[from] ssl::recipe::RecipeError),
+    /// The settings of a fine-tuning.
+    #[error(transparent)]
+    FineTuneRecipe(#[from] eval::finetune::RecipeError),
+    /// A fine-tuning.
+    #[error(transparent)]
+    FineTune(#[from] eval::finetune::FineTuneError),
+    /// A checkpoint of a fine-tuning, which holds no network that stands by itself.
+    #[error("{}: is the checkpoint of a fine-tuning. The network is {}", text::shown(path), text::shown(weights))]
+    OfFineTuning {
+        /// The checkpoint.
+        path: PathBuf,
+        /// Where the run puts its network.
+        weights: PathBuf,
+    },
     /// The file of a study.
     #[error(transparent)]
     Study(#[from] study::StudyError),
@@ -137,6 +151,21 @@ pub enum CliError {
         /// Its name in the training features.
         train: String,
         /// Its name in the test features.
+        test: String,
+    },
+    /// Training and test images of one data set whose classes are not the same.
+    #[error(
+        "class {class} is `{}` in the training images and `{}` in the test images: a classifier of the ones says nothing about \
+         the others. Both need the same folders of classes",
+        text::excerpt(train),
+        text::excerpt(test)
+    )]
+    OtherSplitClasses {
+        /// The number of the class.
+        class: usize,
+        /// Its name in the training images.
+        train: String,
+        /// Its name in the test images.
         test: String,
     },
     /// The work needs more memory than there is.

@@ -83,7 +83,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Views(args) => views::run(args)?,
         Command::Features(args) => return features::run(args),
         Command::Attention(args) => attention::run(args)?,
-        Command::Eval(command) => eval::run(command)?,
+        Command::Eval(command) => return eval::run(command),
         Command::Export(args) => export::run(args)?,
         Command::Inspect(args) => inspect::run(args)?,
         Command::Report(args) => report::run(args)?,

@@ -7,6 +7,7 @@
 //! - [`transform`]: what evaluation does to an image instead.
 //! - [`loader`]: batches of views, prepared by threads, in an order that only (seed, epoch, position) decide.
 //! - [`sheet`]: views as a picture for people; [`label_map`]: segmentations as pictures with a palette.
+//! - [`supervised`]: what becomes of views where a classifier is trained: erasing, mixing, smoothed labels.
 //!
 //! Randomness is a function of a [`random::Key`]: neither the number of threads nor a resume can change a view.
 
@@ -17,6 +18,7 @@ pub mod label_map;
 pub mod loader;
 pub mod sheet;
 pub mod source;
+pub mod supervised;
 pub mod transform;
 pub mod views;
 

@@ -11,6 +11,7 @@
 //! - [`mixture`]: a mixture of von Mises-Fisher distributions fitted to features, and a network's prototypes as one.
 //! - [`copies`]: Copydays: which original is this a copy of?
 //! - [`retrieval`]: revisited Oxford and Paris: ground truth, rankings, mAP.
+//! - [`finetune`]: a classifier trained together with the backbone, by the recipes of BEiT and DeiT.
 //! - [`memory`]: how much of it features take.
 //! - [`attention`]: what a network looks at, as pictures.
 //! - [`subset`]: a fixed random sample of a source.
@@ -22,6 +23,7 @@ mod eigen;
 mod error;
 pub mod features;
 pub mod fewshot;
+pub mod finetune;
 pub mod input;
 pub mod knn;
 #[cfg(test)]

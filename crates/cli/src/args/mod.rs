@@ -12,8 +12,8 @@ mod report;
 mod study;
 
 pub use self::report::{ReportArgs, RunsArgs, SortArg};
-pub use self::eval::{EvalCommand, KnnArgs, SetsArgs, VideoArgs};
 pub use attention::AttentionArgs;
+pub use self::eval::{EvalCommand, FinetuneArgs, KnnArgs, RecipeArg, SetsArgs, VideoArgs};
 pub use bench::{BenchDataArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
 pub use figure::{CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArgs};
@@ -168,6 +168,8 @@ mod tests {
              --device cpu --seed 3",
             "features --weights w --data d --out f.npy --split all --precision bf16 --force",
             "features --weights w --data d --out f.parquet --tokens both --layers 4 --norm before",
+            "eval finetune --weights w --data d --recipe deit --out o --epochs 3 --batch-size 8 --lr 0.1 --set a=b --seed 3 \
+             --image-size 32 --device cpu --json",
             "eval knn --weights w --data d --k 10,20 --split all --precision f32 --json",
             "eval knn --train f.safetensors --test g.safetensors --k 20 --json",
             "eval video --davis d --masks m --sequences a,b --json",

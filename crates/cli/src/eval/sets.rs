@@ -162,7 +162,7 @@ pub fn open<'a>(args: &'a SetsArgs, split: Option<SplitArg>) -> Result<Opened<'a
     Ok(Opened { what, host })
 }
 
-fn check_labels(source: &dyn Source, which: &'static str) -> Result<(), CliError> {
+pub(super) fn check_labels(source: &dyn Source, which: &'static str) -> Result<(), CliError> {
     if is_labelled(source) {
         return Ok(());
     }

@@ -1,11 +1,13 @@
 //! The flags of `eval`: a file for each protocol, and [`sets`] for what most of them judge.
 
+mod finetune;
 mod knn;
 mod sets;
 mod video;
 
 use clap::Subcommand;
 
+pub use finetune::{FinetuneArgs, RecipeArg};
 pub use knn::KnnArgs;
 pub use sets::SetsArgs;
 pub use video::VideoArgs;
@@ -19,4 +21,7 @@ pub enum EvalCommand {
     /// Follow objects through videos with a network's patch features, or score masks made elsewhere (DAVIS-2017)
     #[command(allow_negative_numbers = true, after_help = video::EXAMPLES)]
     Video(VideoArgs),
+    /// Train a classifier together with the network, by the recipe of BEiT or DeiT
+    #[command(allow_negative_numbers = true, after_help = finetune::EXAMPLES)]
+    Finetune(FinetuneArgs),
 }
