@@ -29,8 +29,8 @@ pub mod knn;
 #[cfg(test)]
 mod knn_golden;
 pub mod labelled;
-pub mod logistic;
 pub mod linear;
+pub mod logistic;
 pub mod memory;
 pub mod mixture;
 mod neighbors;

@@ -14,8 +14,8 @@
 mod bounded;
 mod cache;
 pub mod fuzz;
-pub mod parquet;
 pub mod numpy;
+pub mod parquet;
 pub mod pickle;
 mod replace;
 mod replacement;

@@ -11,9 +11,9 @@ mod recipe;
 mod report;
 mod study;
 
+pub use self::eval::{EvalCommand, FinetuneArgs, KnnArgs, RecipeArg, SetsArgs, VideoArgs};
 pub use self::report::{ReportArgs, RunsArgs, SortArg};
 pub use attention::AttentionArgs;
-pub use self::eval::{EvalCommand, FinetuneArgs, KnnArgs, RecipeArg, SetsArgs, VideoArgs};
 pub use bench::{BenchDataArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
 pub use figure::{CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArgs};

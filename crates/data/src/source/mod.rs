@@ -44,8 +44,8 @@ pub use copies::Copies;
 pub use error::{OpenError, ReadError};
 pub use folder::FolderSource;
 pub use open::{open, open_all, open_all_cached, open_cached};
-pub use published::{Published, PublishedSets};
 pub use paths::PathsSource;
+pub use published::{Published, PublishedSets};
 pub use reader::Reader;
 pub use synthetic::{SyntheticSettings, SyntheticSource};
 
