@@ -8,7 +8,7 @@ mod network;
 mod recipe;
 mod study;
 
-pub use self::eval::{EvalCommand, KnnArgs, SetsArgs};
+pub use self::eval::{EvalCommand, FewShotArgs, KnnArgs, SetsArgs, TransferArgs};
 pub use bench::{BenchDataArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
 pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, PrecisionArg, SplitArg};
@@ -151,6 +151,10 @@ mod tests {
             "features --weights w --data d --out f.npy --split all --precision bf16 --force",
             "eval knn --weights w --data d --k 10,20 --split all --precision f32 --json",
             "eval knn --train f.safetensors --test g.safetensors --k 20 --json",
+            "eval fewshot --weights w --data d --shots 1,2,5 --percent 1 --splits 3 --seed 1 --strength 0.075 --json",
+            "eval fewshot --train f.safetensors --test g.safetensors --lists l --json",
+            "eval transfer --weights w --data d --dataset pets --select holdout --metric top1 --json",
+            "eval transfer --train f.safetensors --validation v.safetensors --test g.safetensors --strengths 0.1,1 --json",
             "export --weights w --to dino --out f --heads",
             "export --weights w --to onnx --out f.onnx --which student --image-size 40x80 --force",
             "inspect w",

@@ -1,12 +1,16 @@
 //! The flags of `eval`: a file for each protocol, and [`sets`] for what most of them judge.
 
+mod fewshot;
 mod knn;
 mod sets;
+mod transfer;
 
 use clap::Subcommand;
 
+pub use fewshot::FewShotArgs;
 pub use knn::KnnArgs;
 pub use sets::SetsArgs;
+pub use transfer::TransferArgs;
 
 /// The evaluation protocols.
 #[derive(Debug, Subcommand)]
@@ -14,4 +18,10 @@ pub enum EvalCommand {
     /// Classify by the nearest neighbours among labelled images (the weighted kNN of DINO)
     #[command(allow_negative_numbers = true, after_help = knn::EXAMPLES)]
     Knn(KnnArgs),
+    /// Learn from a few images of each class by logistic regression (MSN's protocol)
+    #[command(allow_negative_numbers = true, after_help = fewshot::EXAMPLES)]
+    Fewshot(Box<FewShotArgs>),
+    /// Learn a data set by logistic regression, its penalty chosen by validation (transfer to nine data sets, or any other)
+    #[command(allow_negative_numbers = true, after_help = transfer::EXAMPLES)]
+    Transfer(Box<TransferArgs>),
 }
