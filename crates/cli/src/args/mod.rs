@@ -14,6 +14,7 @@ mod study;
 pub use self::eval::{EvalCommand, FinetuneArgs, KnnArgs, RecipeArg, SetsArgs, VideoArgs};
 pub use self::report::{ReportArgs, RunsArgs, SortArg};
 pub use attention::AttentionArgs;
+pub use self::eval::{EvalCommand, FewShotArgs, KnnArgs, SetsArgs, TransferArgs};
 pub use bench::{BenchDataArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
 pub use figure::{CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArgs};
@@ -176,6 +177,10 @@ mod tests {
             "eval video --davis d --weights w --save m --force --last-frames 7 --reach 12 --top-k 5",
             "attention --weights w --data d --out f --threshold 0.6",
             "attention --weights w --data d --out f --frames --images 9 --image-size 480x480",
+            "eval fewshot --weights w --data d --shots 1,2,5 --percent 1 --splits 3 --seed 1 --strength 0.075 --json",
+            "eval fewshot --train f.safetensors --test g.safetensors --lists l --json",
+            "eval transfer --weights w --data d --dataset pets --select holdout --metric top1 --json",
+            "eval transfer --train f.safetensors --validation v.safetensors --test g.safetensors --strengths 0.1,1 --json",
             "export --weights w --to dino --out f --heads",
             "export --weights w --to onnx --out f.onnx --which student --image-size 40x80 --force",
             "inspect w",

@@ -8,6 +8,11 @@ mod sets;
 mod video;
 
 use std::process::ExitCode;
+mod fewshot;
+mod knn;
+mod record;
+mod sets;
+mod transfer;
 
 use crate::args::EvalCommand;
 use crate::error::CliError;
@@ -21,4 +26,7 @@ pub fn run(command: &EvalCommand) -> Result<ExitCode, CliError> {
         EvalCommand::Video(args) => video::run(args),
     };
     done.map(|()| ExitCode::SUCCESS)
+        EvalCommand::Fewshot(args) => fewshot::run(args),
+        EvalCommand::Transfer(args) => transfer::run(args),
+    }
 }

@@ -11,6 +11,17 @@ pub use finetune::{FinetuneArgs, RecipeArg};
 pub use knn::KnnArgs;
 pub use sets::SetsArgs;
 pub use video::VideoArgs;
+mod fewshot;
+mod knn;
+mod sets;
+mod transfer;
+
+use clap::Subcommand;
+
+pub use fewshot::FewShotArgs;
+pub use knn::KnnArgs;
+pub use sets::SetsArgs;
+pub use transfer::TransferArgs;
 
 /// The evaluation protocols.
 #[derive(Debug, Subcommand)]
@@ -24,4 +35,10 @@ pub enum EvalCommand {
     /// Train a classifier together with the network, by the recipe of BEiT or DeiT
     #[command(allow_negative_numbers = true, after_help = finetune::EXAMPLES)]
     Finetune(FinetuneArgs),
+    /// Learn from a few images of each class by logistic regression (MSN's protocol)
+    #[command(allow_negative_numbers = true, after_help = fewshot::EXAMPLES)]
+    Fewshot(Box<FewShotArgs>),
+    /// Learn a data set by logistic regression, its penalty chosen by validation (transfer to nine data sets, or any other)
+    #[command(allow_negative_numbers = true, after_help = transfer::EXAMPLES)]
+    Transfer(Box<TransferArgs>),
 }
