@@ -6,6 +6,7 @@
 //! - [`labelled`]: features with a class for every row, which protocols learn from and are judged on.
 //! - [`knn`]: the weighted nearest-neighbour classifier of DINO; [`online`]: the same on a fixed sample during training.
 //! - [`copies`]: Copydays: which original is this a copy of?
+//! - [`prototypes`]: which of a head's prototypes are one, which are used, how concentrated they are; [`precision`]: kNN by that.
 //! - [`retrieval`]: revisited Oxford and Paris: ground truth, rankings, mAP.
 //! - [`memory`]: how much of it features take.
 //! - [`subset`]: a fixed random sample of a source.
@@ -23,7 +24,9 @@ pub mod memory;
 mod neighbors;
 mod normalization;
 pub mod online;
+pub mod precision;
 pub mod prepare;
+pub mod prototypes;
 mod reading;
 pub mod retrieval;
 pub mod save;
