@@ -8,7 +8,9 @@ mod network;
 mod recipe;
 mod study;
 
-pub use self::eval::{EvalCommand, KnnArgs, SetsArgs};
+pub use self::eval::{
+    CopiesArgs, EvalCommand, HeadArgs, KnnArgs, PrecisionArgs, PrototypesArg, PrototypesArgs, RetrievalArgs, SetsArgs,
+};
 pub use bench::{BenchDataArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
 pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, PrecisionArg, SplitArg};
@@ -151,6 +153,12 @@ mod tests {
             "features --weights w --data d --out f.npy --split all --precision bf16 --force",
             "eval knn --weights w --data d --k 10,20 --split all --precision f32 --json",
             "eval knn --train f.safetensors --test g.safetensors --k 20 --json",
+            "eval retrieval --gnd g.pkl --ranks r.npy --json",
+            "eval retrieval --gnd g.pkl --weights w --data d --image-size 224 --single-scale --crop-queries --json",
+            "eval copies --weights w --data d --distractors e --whiten f --json",
+            "eval prototypes --weights w --json",
+            "eval prototypes --weights w --data d --split all --thresholds 0.9,0.99 --prototypes vmf --tau 0.04",
+            "eval precision --weights w --data d --bins 5 --k 20 --json",
             "export --weights w --to dino --out f --heads",
             "export --weights w --to onnx --out f.onnx --which student --image-size 40x80 --force",
             "inspect w",

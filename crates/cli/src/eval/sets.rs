@@ -83,6 +83,11 @@ pub struct Provenance {
 }
 
 impl Provenance {
+    /// Of other files, by what there is to say of them.
+    pub fn new(entries: Vec<(&'static str, Value)>) -> Self {
+        Self { entries, precision: None }
+    }
+
     /// Of images that a network sees, by what the sources are called and hold.
     pub fn of_network(weights: &Weights, device: &Device, spec: &str, sources: &[(&str, &dyn Source)]) -> Self {
         let digests: serde_json::Map<String, Value> =
@@ -198,6 +203,14 @@ impl Opened<'_> {
         match &self.what {
             What::Images { test, .. } => test.is_some(),
             What::Stored { test, .. } => test.is_some(),
+        }
+    }
+
+    /// The network that sees the images, and where it computes; none for stored features.
+    pub fn network(&self) -> Option<(&Weights, &Device)> {
+        match &self.what {
+            What::Images { weights, device, .. } => Some((weights, device)),
+            What::Stored { .. } => None,
         }
     }
 
