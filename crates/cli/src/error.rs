@@ -168,6 +168,16 @@ pub enum CliError {
         /// Its name in the test images.
         test: String,
     },
+    /// Weights without a head where a protocol looks at one.
+    #[error(
+        "{}: holds a backbone and no projection head with prototypes; give the folder of a run, one of its checkpoints, or the \
+         full checkpoint of a training",
+        text::shown(path)
+    )]
+    NoHead {
+        /// The weights.
+        path: PathBuf,
+    },
     /// The work needs more memory than there is.
     #[error("this needs about {} of memory, and there is {total}. Ways out: {smaller}", bytes(*need))]
     TooLittleMemory {

@@ -77,6 +77,9 @@ pub enum EvalError {
     /// The folder of a copy-detection set.
     #[error(transparent)]
     Copies(#[from] crate::copies::CopySetError),
+    /// The prototypes are in too few dimensions for their log-normaliser.
+    #[error(transparent)]
+    Distribution(#[from] vmf::Error),
     /// The caller asked to stop.
     #[error("stopped on request")]
     Stopped,

@@ -15,6 +15,9 @@ pub use self::eval::{EvalCommand, FinetuneArgs, KnnArgs, RecipeArg, SetsArgs, Vi
 pub use self::report::{ReportArgs, RunsArgs, SortArg};
 pub use attention::AttentionArgs;
 pub use self::eval::{EvalCommand, FewShotArgs, KnnArgs, SetsArgs, TransferArgs};
+pub use self::eval::{
+    CopiesArgs, EvalCommand, HeadArgs, KnnArgs, PrecisionArgs, PrototypesArg, PrototypesArgs, RetrievalArgs, SetsArgs,
+};
 pub use bench::{BenchDataArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
 pub use figure::{CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArgs};
@@ -181,6 +184,12 @@ mod tests {
             "eval fewshot --train f.safetensors --test g.safetensors --lists l --json",
             "eval transfer --weights w --data d --dataset pets --select holdout --metric top1 --json",
             "eval transfer --train f.safetensors --validation v.safetensors --test g.safetensors --strengths 0.1,1 --json",
+            "eval retrieval --gnd g.pkl --ranks r.npy --json",
+            "eval retrieval --gnd g.pkl --weights w --data d --image-size 224 --single-scale --crop-queries --json",
+            "eval copies --weights w --data d --distractors e --whiten f --json",
+            "eval prototypes --weights w --json",
+            "eval prototypes --weights w --data d --split all --thresholds 0.9,0.99 --prototypes vmf --tau 0.04",
+            "eval precision --weights w --data d --bins 5 --k 20 --json",
             "export --weights w --to dino --out f --heads",
             "export --weights w --to onnx --out f.onnx --which student --image-size 40x80 --force",
             "inspect w",

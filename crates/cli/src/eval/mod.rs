@@ -2,8 +2,13 @@
 //! every result says of where it comes from.
 
 mod finetune;
+mod copies;
+mod head;
 mod knn;
+mod precision;
+mod prototypes;
 mod record;
+mod retrieval;
 mod sets;
 mod video;
 
@@ -28,5 +33,9 @@ pub fn run(command: &EvalCommand) -> Result<ExitCode, CliError> {
     done.map(|()| ExitCode::SUCCESS)
         EvalCommand::Fewshot(args) => fewshot::run(args),
         EvalCommand::Transfer(args) => transfer::run(args),
+        EvalCommand::Retrieval(args) => retrieval::run(args),
+        EvalCommand::Copies(args) => copies::run(args),
+        EvalCommand::Prototypes(args) => prototypes::run(args),
+        EvalCommand::Precision(args) => precision::run(args),
     }
 }

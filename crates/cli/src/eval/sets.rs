@@ -247,6 +247,14 @@ impl Opened<'_> {
         }
     }
 
+    /// The network that sees the images, and where it computes; none for stored features.
+    pub fn network(&self) -> Option<(&Weights, &Device)> {
+        match &self.what {
+            What::Images { weights, device, .. } => Some((weights, device)),
+            What::Stored { .. } => None,
+        }
+    }
+
     /// Looks for held-out images that are training images too, and warns of them. Stored features do not tell.
     pub fn warn_of_copies(&self) -> Option<Copies> {
         match &self.what {

@@ -75,6 +75,14 @@ pub enum WeightsError {
         /// What is wrong.
         reason: String,
     },
+    /// A projection head that is not whole, or of no known form.
+    #[error("{}: its projection head cannot be used: {what}", path.display())]
+    Head {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The network asked for is not there.
     #[error("{}: holds no {wanted}: {}", path.display(), holds(*other))]
     NoSuchNetwork {
