@@ -59,7 +59,7 @@ pub fn run(args: &FeaturesArgs) -> Result<(), CliError> {
 }
 
 /// What was asked for, or what the network was trained with.
-fn orientation(weights: &Weights, input: &InputArgs) -> Orientation {
+pub fn orientation(weights: &Weights, input: &InputArgs) -> Orientation {
     input.orientation.unwrap_or(weights.input.orientation)
 }
 

@@ -8,8 +8,8 @@ mod network;
 mod recipe;
 mod study;
 
-pub use self::eval::{EvalCommand, KnnArgs, SetsArgs};
-pub use bench::{BenchDataArgs, BenchStepArgs};
+pub use self::eval::{AssignmentArg, EvalCommand, KnnArgs, LinearArgs, MixtureArgs, SetsArgs};
+pub use bench::{BenchDataArgs, BenchKnnArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
 pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, PrecisionArg, SplitArg};
 pub use recipe::{PretrainArgs, RecipeArgs, RecipeFlags, ViewsArgs};
@@ -82,6 +82,9 @@ pub enum BenchCommand {
     /// Time the data loader: how many images a second it reads, decodes and turns into views, and where the time goes
     #[command(allow_negative_numbers = true, after_help = bench::DATA_EXAMPLES)]
     Data(BenchDataArgs),
+    /// Time the nearest-neighbour classifier on random features
+    #[command(allow_negative_numbers = true, after_help = bench::KNN_EXAMPLES)]
+    Knn(BenchKnnArgs),
 }
 
 /// Where and with how many threads to compute.
@@ -151,6 +154,10 @@ mod tests {
             "features --weights w --data d --out f.npy --split all --precision bf16 --force",
             "eval knn --weights w --data d --k 10,20 --split all --precision f32 --json",
             "eval knn --train f.safetensors --test g.safetensors --k 20 --json",
+            "eval linear --weights w --data d --epochs 10 --rates 0.1,1 --no-augment --json",
+            "eval linear --train f.safetensors --test g.safetensors --ibot-rates --step-images 256 --seed 3",
+            "eval mixture --train f.safetensors --test g.safetensors --components 20 --assignment hard --shared-kappa --json",
+            "bench knn --train-images 1000 --test-images 100 --dim 8 --k 5 --threads 2 --json",
             "export --weights w --to dino --out f --heads",
             "export --weights w --to onnx --out f.onnx --which student --image-size 40x80 --force",
             "inspect w",

@@ -26,12 +26,31 @@ const REASONS: [&str; 4] = ["labels are not used", "no labels are used", "no lab
 pub struct Opened<'a> {
     what: What<'a>,
     host: Device,
+    device: Device,
+}
+
+/// A network and the images that it is to see.
+#[derive(Clone, Copy)]
+pub struct Seen<'a> {
+    /// The network.
+    pub weights: &'a Weights,
+    /// Where it computes.
+    pub device: &'a Device,
+    /// What `--data` says.
+    pub spec: &'a str,
+    /// What it sees of an image.
+    pub input: &'a InputArgs,
+    /// Threads that read.
+    pub workers: Option<usize>,
+    /// What is learnt from.
+    pub train: &'a Arc<dyn Source>,
+    /// What is held out.
+    pub test: Option<&'a Arc<dyn Source>>,
 }
 
 enum What<'a> {
     Images {
         weights: Box<Weights>,
-        device: Device,
         spec: &'a str,
         input: &'a InputArgs,
         workers: Option<usize>,
@@ -72,6 +91,8 @@ pub struct Sets {
     pub from: Provenance,
     /// Where to compute with them: the processor, with the threads that were asked for.
     pub host: Device,
+    /// The device that was asked for: the same, or a GPU.
+    pub device: Device,
 }
 
 /// Where features come from.
@@ -132,8 +153,9 @@ pub fn open<'a>(args: &'a SetsArgs, split: Option<SplitArg>) -> Result<Opened<'a
         let read = |path: &PathBuf| Ok::<_, EvalError>((path.clone(), Box::new(stored::read(path)?)));
         let train = read(args.train.as_ref().unwrap_or(&PathBuf::new()))?;
         let test = args.test.as_ref().map(read).transpose()?;
-        let host = Device::cpu(tensor::CpuOptions { threads: machine.thread_count()?, ..Default::default() })?;
-        return Ok(Opened { what: What::Stored { train, test }, host });
+        let device = args.inference.open()?;
+        let host = machine.host(&device)?;
+        return Ok(Opened { what: What::Stored { train, test }, host, device });
     };
     let device = args.inference.open()?;
     let weights = Box::new(weights::load(path, &args.input.network, &device)?);
@@ -153,8 +175,8 @@ pub fn open<'a>(args: &'a SetsArgs, split: Option<SplitArg>) -> Result<Opened<'a
         }
     }
     let (workers, host) = (machine.thread_count()?, machine.host(&device)?);
-    let what = What::Images { weights, device, spec, input: &args.input, workers, train, test };
-    Ok(Opened { what, host })
+    let what = What::Images { weights, spec, input: &args.input, workers, train, test };
+    Ok(Opened { what, host, device })
 }
 
 fn check_labels(source: &dyn Source, which: &'static str) -> Result<(), CliError> {
@@ -209,10 +231,25 @@ impl Opened<'_> {
         }
     }
 
+    /// The network and its images; none of stored features.
+    pub fn seen(&self) -> Option<Seen<'_>> {
+        match &self.what {
+            What::Images { weights, spec, input, workers, train, test } => {
+                Some(Seen { weights, device: &self.device, spec, input, workers: *workers, train, test: test.as_ref() })
+            }
+            What::Stored { .. } => None,
+        }
+    }
+
+    /// Where to compute with features: the host, and the device that was asked for.
+    pub fn devices(&self) -> (&Device, &Device) {
+        (&self.host, &self.device)
+    }
+
     /// Computes the features, with a progress bar.
     pub fn compute(self) -> Result<Sets, CliError> {
-        let host = self.host;
-        match self.what {
+        let Self { what, host, device } = self;
+        match what {
             What::Stored { train, test } => {
                 let from = Provenance::of_stored(&train, test.as_ref());
                 let set = |(_, stored): (PathBuf, Box<StoredFeatures>)| {
@@ -221,9 +258,9 @@ impl Opened<'_> {
                 };
                 let (train, test) = (set(train), test.map(set));
                 same_classes(&train, test.as_ref())?;
-                Ok(Sets { train, test, from, host })
+                Ok(Sets { train, test, from, host, device })
             }
-            What::Images { weights, device, spec, input, workers, train, test } => {
+            What::Images { weights, spec, input, workers, train, test } => {
                 let set = |source: &dyn Source| -> Result<Set, CliError> {
                     let extraction = extract(&weights, source, input, workers, &device)?;
                     let (features, skipped) = (extraction.features, extraction.skipped.len());
@@ -233,7 +270,7 @@ impl Opened<'_> {
                 let sources = [("train", Some(&*train)), ("test", test.as_deref())];
                 let sources: Vec<_> = sources.into_iter().filter_map(|(name, s)| Some((name, s?))).collect();
                 let from = Provenance::of_network(&weights, &device, spec, &sources);
-                Ok(Sets { train: sets.0, test: sets.1, from, host })
+                Ok(Sets { train: sets.0, test: sets.1, from, host, device })
             }
         }
     }
