@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use data::Source;
 use eval::{InputSpec, Normalization};
 use model::weights::{ARCHITECTURE, describe};
 use model::{ConfigError, VitConfig};
@@ -67,6 +68,11 @@ pub fn of_features(weights: &Weights, input: InputSpec, precision: &str) -> Desc
     said.push(("weights_hash", weights_digest(weights)));
     said.push(("precision", precision.to_owned()));
     said
+}
+
+/// Of the images that features are of: a hash of their names, sizes, labels and contents, and how many there are.
+pub fn of_data(source: &dyn Source) -> Description {
+    vec![("data_hash", format!("{:016x}", source.fingerprint())), ("images", source.len().to_string())]
 }
 
 /// Tells the values of a backbone from those of any other, whatever file they came from.

@@ -19,6 +19,20 @@ pub enum CliError {
     /// The recipe.
     #[error(transparent)]
     Recipe(#[from] ssl::recipe::RecipeError),
+    /// The settings of a fine-tuning.
+    #[error(transparent)]
+    FineTuneRecipe(#[from] eval::finetune::RecipeError),
+    /// A fine-tuning.
+    #[error(transparent)]
+    FineTune(#[from] eval::finetune::FineTuneError),
+    /// A checkpoint of a fine-tuning, which holds no network that stands by itself.
+    #[error("{}: is the checkpoint of a fine-tuning. The network is {}", text::shown(path), text::shown(weights))]
+    OfFineTuning {
+        /// The checkpoint.
+        path: PathBuf,
+        /// Where the run puts its network.
+        weights: PathBuf,
+    },
     /// The file of a study.
     #[error(transparent)]
     Study(#[from] study::StudyError),
@@ -137,6 +151,21 @@ pub enum CliError {
         /// Its name in the training features.
         train: String,
         /// Its name in the test features.
+        test: String,
+    },
+    /// Training and test images of one data set whose classes are not the same.
+    #[error(
+        "class {class} is `{}` in the training images and `{}` in the test images: a classifier of the ones says nothing about \
+         the others. Both need the same folders of classes",
+        text::excerpt(train),
+        text::excerpt(test)
+    )]
+    OtherSplitClasses {
+        /// The number of the class.
+        class: usize,
+        /// Its name in the training images.
+        train: String,
+        /// Its name in the test images.
         test: String,
     },
     /// The work needs more memory than there is.
@@ -272,6 +301,9 @@ pub enum CliError {
     /// The output file must not be written.
     #[error(transparent)]
     OutputFile(#[from] crate::output_file::OutputFileError),
+    /// Pictures must not be written there.
+    #[error(transparent)]
+    Pictures(#[from] crate::pictures::PicturesError),
     /// The picture's name does not end in .png.
     #[error("{}: the picture is a PNG file; give it a name that ends in .png", text::shown(path))]
     NotPngName {
@@ -285,6 +317,54 @@ pub enum CliError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// A run of which nothing can be shown.
+    #[error(transparent)]
+    Report(#[from] report::ReportError),
+    /// The page could not be written.
+    #[error("{}: the page cannot be written: {source}. Nothing was changed", text::shown(path))]
+    Page {
+        /// The file to be written.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A figure's name says no format.
+    #[error("{}: figures are written as .svg or .png; give a name that ends so", text::shown(path))]
+    FigureName {
+        /// The file to be written.
+        path: PathBuf,
+    },
+    /// A component of a mixture on the circle.
+    #[error(
+        "--component {}: expected DEGREES:KAPPA or DEGREES:KAPPA:WEIGHT, as in 315:10, with kappa from 0 to 1e6 and a weight \
+         above zero",
+        text::excerpt(given)
+    )]
+    FigureComponent {
+        /// What was given.
+        given: String,
+    },
+    /// No run has logged this number.
+    #[error(
+        "no run has logged `{}`; metrics.jsonl in a run's folder has the numbers that there are",
+        text::excerpt(key)
+    )]
+    NoSuchNumber {
+        /// Its name.
+        key: String,
+    },
+    /// A figure of the distribution with parameters that it does not have.
+    #[error(transparent)]
+    Distribution(#[from] vmf::Error),
+    /// A drawing did not become a picture.
+    #[error(transparent)]
+    Raster(#[from] report::figure::RasterError),
+    /// No run below a folder.
+    #[error("{}: there is no run below this folder; `dino-vmf runs FOLDER` looks in another one", text::shown(path))]
+    NoRuns {
+        /// The folder.
+        path: PathBuf,
     },
     /// The picture could not be drawn.
     #[error(transparent)]

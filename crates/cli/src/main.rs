@@ -3,6 +3,7 @@
 //! One file a command: parse, resolve, call, print. What is computed, and how, is in the crates below.
 
 mod args;
+mod attention;
 mod beginning;
 mod bench;
 mod collapse;
@@ -15,6 +16,7 @@ mod eval;
 mod export;
 mod extension;
 mod features;
+mod figure;
 mod images;
 mod inspect;
 mod limits;
@@ -24,10 +26,12 @@ mod online_knn;
 mod outcome;
 mod output;
 mod output_file;
+mod pictures;
 mod pretrain;
 mod proc;
 mod progress;
 mod recipe;
+mod report;
 mod signals;
 mod study;
 mod terminal;
@@ -77,10 +81,14 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
     match command {
         Command::Pretrain(args) => return pretrain::run(args),
         Command::Views(args) => views::run(args)?,
-        Command::Features(args) => features::run(args)?,
-        Command::Eval(command) => eval::run(command)?,
+        Command::Features(args) => return features::run(args),
+        Command::Attention(args) => attention::run(args)?,
+        Command::Eval(command) => return eval::run(command),
         Command::Export(args) => export::run(args)?,
         Command::Inspect(args) => inspect::run(args)?,
+        Command::Report(args) => report::run(args)?,
+        Command::Runs(args) => report::list(args)?,
+        Command::Figure(command) => figure::run(command)?,
         Command::Study(args) => return study::run(args),
         Command::Bench(BenchCommand::Step(args)) => bench::step::run(args)?,
         Command::Bench(BenchCommand::Data(args)) => bench::data::run(args)?,

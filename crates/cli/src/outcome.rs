@@ -8,7 +8,7 @@ use ssl::pretraining::Pretraining;
 use ssl::recipe::Recipe;
 use text::{count, printable};
 use train::Trainer;
-use train::run::{Attempt, BACKBONE_FILE, CollapsedAt, RunResult};
+use train::run::{Attempt, BACKBONE_FILE, CollapsedAt, REPORT_FILE, RunResult};
 
 use crate::args::PretrainArgs;
 use crate::collapse;
@@ -39,7 +39,15 @@ impl Ended<'_> {
                 Some(at) => collapsed(result, at, self.out),
                 None => {
                     let longer = |epochs| longer::command(self.args, self.recipe, self.out, epochs);
-                    table(result, self.out, &self.args.recipe.data, self.recipe, result.advised_epochs.map(longer))
+                    let shows = !self.args.no_report;
+                    table(
+                        result,
+                        self.out,
+                        &self.args.recipe.data,
+                        self.recipe,
+                        result.advised_epochs.map(longer),
+                        shows,
+                    )
                 }
             };
             output::result(&(attempts(self.attempts) + &table))?;
@@ -94,8 +102,8 @@ fn collapsed(result: &RunResult, at: CollapsedAt, run: &Path) -> String {
 }
 
 /// For people: the accuracies, where the weights are and what can be done with them, and last what the run is worth.
-/// `longer` is the command of a longer run, where that is advised.
-fn table(result: &RunResult, run: &Path, data: &str, recipe: &Recipe, longer: Option<String>) -> String {
+/// `longer` is the command of a longer run, where that is advised; `shows` whether there is a page to look at.
+fn table(result: &RunResult, run: &Path, data: &str, recipe: &Recipe, longer: Option<String>, shows: bool) -> String {
     let run = shell(&run.display().to_string());
     let data = shell(data);
     let mut text = match &result.knn {
@@ -119,6 +127,9 @@ fn table(result: &RunResult, run: &Path, data: &str, recipe: &Recipe, longer: Op
         text += &format!("warning: another image stood in for one that could not be read, {times}\n\n");
     }
     text += &format!("weights   {run}/{} ({}/{}, DINO's names)\n", BACKBONE_FILE, recipe.arch(), recipe.patch_size());
+    if shows {
+        text += &format!("report    {run}/{REPORT_FILE}: open it in a browser\n");
+    }
     text += &format!("next      dino-vmf features --weights {run} --data {data} --out features.safetensors\n");
     if result.knn.is_some() {
         text += &format!("          dino-vmf eval knn --weights {run} --data {data}\n");

@@ -29,6 +29,7 @@ use crate::online_knn::{self, OnlineEvaluation, input_spec};
 use crate::outcome::Ended;
 use crate::output;
 use crate::progress::Console;
+use crate::report;
 use crate::signals::{self, Stop};
 use crate::terminal::Terminal;
 use crate::time_budget;
@@ -59,7 +60,23 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     loop {
         match command.attempt(vacated.take(), &mut heard)? {
             Next::Again(folder) => vacated = Some(folder),
-            Next::Ended(status) => return Ok(status),
+            Next::Ended(status) => {
+                command.report();
+                return Ok(status);
+            }
+        }
+    }
+}
+
+impl Command<'_> {
+    /// Writes the page that shows the run, now that nobody trains it. Everything else is done: that it cannot be written is
+    /// no reason to fail.
+    fn report(&self) {
+        if self.args.no_report {
+            return;
+        }
+        if let Err(error) = report::of_run(&self.out) {
+            output::note(&format!("no report: {error}"));
         }
     }
 }

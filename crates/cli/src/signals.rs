@@ -66,8 +66,16 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Listens for the signals from now on.
+    /// Listens for the signals from now on, for a run.
     pub fn listen(console: &Console) -> Result<Self, CliError> {
+        Self::listen_and_say(
+            console,
+            "stopping: this step is finished and saved first. Ctrl-C once more, a second from now, ends at once, without saving",
+        )
+    }
+
+    /// Listens for the signals from now on, and answers the first with these words.
+    pub fn listen_and_say(console: &Console, answer: &'static str) -> Result<Self, CliError> {
         let (armed, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let by_person = Arc::new(AtomicBool::new(false));
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -95,7 +103,7 @@ impl Stop {
                 }
             };
             wait_for(&|| watched.requested());
-            console.say("stopping: this step is finished and saved first. Ctrl-C once more, a second from now, ends at once, without saving");
+            console.say(answer);
             wait_for(&|| by_person.load(Ordering::Relaxed));
             thread::sleep(ONE_REQUEST);
             armed.store(true, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use eval::finetune::is_fine_tuning;
 use eval::{InputSpec, Normalization};
 use model::weights::{
     HeadsFrom, LoadOptions, LoadedVit, NetworkRole, POSITION_RULES, Packing, WeightsError, WeightsFile,
@@ -35,9 +36,20 @@ pub struct Weights {
 
 /// Loads `W`, and reports on standard error which tensors matched.
 pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights, CliError> {
-    let weights = if is_of_run(path) {
+    let weights = if let Some(run) = fine_tuned(path) {
+        let file = run.join(BACKBONE_FILE);
+        // Written when the run stops or ends.
+        if !file.is_file() {
+            return Err(CliError::NoCheckpoint { path: run });
+        }
+        refuse_damaged_backbone(&file)?;
+        of_file(&file, asked, device)?
+    } else if is_of_run(path) {
         of_folder(path, asked, device)?
     } else if let Some(run) = run_of_checkpoint(path) {
+        if fine_tuned(&run).is_some() {
+            return Err(CliError::OfFineTuning { path: path.to_owned(), weights: run.join(BACKBONE_FILE) });
+        }
         // Verifies the checksum: a flipped bit would otherwise give wrong features without an error. So would the recipe of
         // this run with the weights of another one.
         let run = RunReader::open(&run)?;
@@ -72,6 +84,12 @@ pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights
 pub fn is_of_run(path: &Path) -> bool {
     let in_run = || std::path::absolute(path).is_ok_and(|path| path.parent().is_some_and(is_run));
     path.is_dir() && (is_run(path) || in_run())
+}
+
+/// The folder itself, where it is the run of a fine-tuning.
+pub fn fine_tuned(path: &Path) -> Option<PathBuf> {
+    let (config, _) = RunReader::open(path).ok()?.config().ok()?;
+    is_fine_tuning(&config).then(|| path.to_owned())
 }
 
 /// What of an input of this size the network does not see, because it does not fill a patch.

@@ -179,6 +179,7 @@ fn whole_views_are_those_of_the_dino_recipe_in_torchvision() {
                 size: (side, side),
                 filter: Filter::Bicubic,
                 flip,
+                operations: Default::default(),
                 finish: Finish {
                     jitter: order.map(|order| Jitter { order, brightness, contrast, saturation, hue }),
                     grayscale,

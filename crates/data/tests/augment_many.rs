@@ -5,53 +5,11 @@
 mod support;
 
 use data::Image;
-use data::augment::{self, Filter, Rect};
+use data::augment::{self, Filter};
 use data::transform::{EvalTransform, normalize_chw, thumbnail};
 use data::views::{Adjustment, Finish, Jitter, ViewParams, apply};
-use support::{crc32, fixtures, make_image};
-
-/// SplitMix64, as in the script.
-struct Draws(u64);
-
-impl Draws {
-    fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// Both ends included.
-    fn whole(&mut self, low: usize, high: usize) -> usize {
-        low + (self.bits() % (high - low + 1) as u64) as usize
-    }
-
-    fn uniform(&mut self, low: f64, high: f64) -> f64 {
-        low + (self.bits() >> 11) as f64 * (-53f64).exp2() * (high - low)
-    }
-
-    fn chance(&mut self, p: f64) -> bool {
-        self.uniform(0.0, 1.0) < p
-    }
-
-    fn image(&mut self) -> Image {
-        let kind = ["noise", "smooth", "smooth", "gray"][self.whole(0, 3)];
-        let (seed, largest) = (self.whole(0, 9999), [12, 80, 230][self.whole(0, 2)]);
-        let (width, height) = (self.whole(1, largest), self.whole(1, largest));
-        make_image(kind, seed as u64, width, height)
-    }
-
-    fn rect(&mut self, image: &Image) -> Rect {
-        let (height, width) = (self.whole(1, image.height), self.whole(1, image.width));
-        Rect { top: self.whole(0, image.height - height), left: self.whole(0, image.width - width), height, width }
-    }
-
-    /// (height, width) drawn in the order that Pillow wants: width first.
-    fn width_first(&mut self, most: usize) -> (usize, usize) {
-        let width = self.whole(1, most);
-        (self.whole(1, most), width)
-    }
-}
+use support::draws::Draws;
+use support::{checksums, crc32};
 
 fn in_place(d: &mut Draws, operation: impl Fn(&mut Image, &mut Draws)) -> Vec<u8> {
     let mut image = d.image();
@@ -89,6 +47,7 @@ fn view(d: &mut Draws, side: usize, blur_p: f64, solarize_p: f64) -> Vec<u8> {
         size: (side, side),
         filter: Filter::Bicubic,
         flip,
+        operations: Default::default(),
         finish: Finish {
             jitter: jittered.then_some(Jitter { order, brightness, contrast, saturation, hue }),
             grayscale,
@@ -143,15 +102,12 @@ fn run(operation: &str, d: &mut Draws) -> Vec<u8> {
 
 #[test]
 fn every_operation_gives_the_bytes_of_pillow_and_torchvision() {
-    let text = std::fs::read_to_string(fixtures().join("augment/many.txt")).unwrap();
-    let lines: Vec<(&str, &str)> = text.lines().map(|line| line.split_once(' ').unwrap()).collect();
-    assert_eq!(lines.len(), 20);
-    for (k, (operation, sums)) in lines.into_iter().enumerate() {
-        let sums = sums.as_bytes().as_chunks::<8>().0;
+    let operations = checksums("many.txt");
+    assert_eq!(operations.len(), 20);
+    for (k, (operation, sums)) in operations.into_iter().enumerate() {
         assert!(sums.len() >= 300);
-        for (n, sum) in sums.iter().enumerate() {
-            let expected = u64::from_str_radix(std::str::from_utf8(sum).unwrap(), 16).unwrap();
-            let bytes = run(operation, &mut Draws(((k as u64) << 32) + n as u64));
+        for (n, expected) in sums.into_iter().enumerate() {
+            let bytes = run(&operation, &mut Draws(((k as u64) << 32) + n as u64));
             assert_eq!(crc32(&bytes), expected, "{operation}, case {n}");
         }
     }

@@ -15,6 +15,7 @@ fn view(crop: usize, size: usize) -> ViewParams {
         size: (size, size),
         filter: Filter::Bicubic,
         flip: false,
+        operations: Default::default(),
         finish: Finish::default(),
     }
 }

@@ -396,8 +396,14 @@ fn the_callers_waiting_time_is_counted() {
 fn parameters_can_be_given_by_hand() {
     let image = synthetic(12).read(0).unwrap();
     let crop = data::augment::Rect { top: 2, left: 3, height: 20, width: 21 };
-    let plain =
-        ViewParams { crop, size: (20, 21), filter: Filter::Bicubic, flip: false, finish: views::Finish::default() };
+    let plain = ViewParams {
+        crop,
+        size: (20, 21),
+        filter: Filter::Bicubic,
+        flip: false,
+        operations: Default::default(),
+        finish: views::Finish::default(),
+    };
     assert_eq!(views::apply(&image, &plain), data::augment::crop(&image, crop));
 }
 

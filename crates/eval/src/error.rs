@@ -59,6 +59,9 @@ pub enum EvalError {
         /// The image.
         name: String,
     },
+    /// A video data set, or masks for it.
+    #[error(transparent)]
+    Video(#[from] crate::video::VideoError),
     /// A feature of zeros has no direction.
     #[error("the feature of {name} is zero, so it has no direction")]
     NoDirection {
@@ -68,12 +71,19 @@ pub enum EvalError {
     /// A mixture cannot be what was asked for.
     #[error(transparent)]
     Mixture(#[from] vmf::Error),
+    /// The files of a retrieval benchmark.
+    #[error(transparent)]
+    Retrieval(#[from] crate::retrieval::RetrievalError),
+    /// The folder of a copy-detection set.
+    #[error(transparent)]
+    Copies(#[from] crate::copies::CopySetError),
     /// The caller asked to stop.
     #[error("stopped on request")]
     Stopped,
     /// A file name whose extension names no format of features.
     #[error(
-        "{}: features are written as .safetensors (with labels and names) or .npy; give a name that ends so",
+        "{}: features are written as .safetensors, .npy (with a .csv of names and labels beside it) or .parquet; give a name \
+         that ends so",
         text::shown(path)
     )]
     Extension {
@@ -90,7 +100,8 @@ pub enum EvalError {
     },
     /// The header of a safetensors file is limited, and it holds the images' names.
     #[error(
-        "{}: the names of {images} images do not fit into the header of a safetensors file; write .npy instead",
+        "{}: the names of {images} images do not fit into the header of a safetensors file; a .parquet file, or an .npy with \
+         its .csv, holds any number of them",
         text::shown(path)
     )]
     TooManyNames {
@@ -98,6 +109,16 @@ pub enum EvalError {
         path: PathBuf,
         /// Images whose names were to be written.
         images: usize,
+    },
+    /// A batch of features that is none: a value or a label too many or too few.
+    #[error("{values} values and {labels} labels for {images} images: not one feature and one label each")]
+    Rows {
+        /// Images of the batch.
+        images: usize,
+        /// Labels of the batch.
+        labels: usize,
+        /// Values of the batch.
+        values: usize,
     },
     /// Images without a label, where the protocol compares labels.
     #[error(
@@ -129,6 +150,41 @@ pub enum EvalError {
         label: i64,
         /// Classes there can be.
         classes: usize,
+    },
+    /// A class that is asked for and was never shown.
+    #[error("{of} have no image of class {class}, which the test images have")]
+    NoMember {
+        /// The class.
+        class: u32,
+        /// What should have one.
+        of: String,
+    },
+    /// A class with so few images that validation would hold all of them out.
+    #[error(
+        "class {class} has {members} training image(s), and validation would hold out all of them: give it more images, or leave \
+         the class out"
+    )]
+    FoldWithoutClass {
+        /// The class.
+        class: u32,
+        /// Its images.
+        members: usize,
+    },
+    /// A file could not be read.
+    #[error("{}: cannot be read: {source}", text::shown(path))]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A few-shot list that does not fit the images.
+    #[error("{} {problem}", text::shown(path))]
+    List {
+        /// The list.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
     },
     /// Features of different widths cannot be compared.
     #[error("training features have {train} values, test features {test}: they are not of the same network")]

@@ -1,4 +1,4 @@
-//! Class-token features of an image source.
+//! Features of an image source, all at once or a batch at a time.
 
 use std::ops::ControlFlow;
 
@@ -9,6 +9,7 @@ use tensor::{Device, ParamSet};
 
 use crate::error::EvalError;
 use crate::normalization::Normalization;
+use crate::pooling::Pooling;
 use crate::prepare::Preparation;
 use crate::reading::{Pass, ReadOptions, ReadProgress, for_each_batch};
 
@@ -53,16 +54,39 @@ impl Features {
         &self.values[row * self.dim..(row + 1) * self.dim]
     }
 
-    fn push(&mut self, source: &dyn Source, indices: &[usize], values: &[f32]) -> Result<(), EvalError> {
-        for (row, &index) in values.chunks_exact(self.dim).zip(indices) {
-            if !row.iter().all(|x| x.is_finite()) {
-                return Err(EvalError::NotFinite { name: source.name(index) });
-            }
-            self.indices.push(index);
-            self.labels.push(source.label(index));
+    /// Adds those of a batch, which are of the same width.
+    pub fn push(&mut self, batch: FeatureBatch<'_>) {
+        self.indices.extend_from_slice(batch.indices);
+        self.labels.extend_from_slice(batch.labels);
+        self.values.extend_from_slice(batch.values);
+    }
+
+    /// All of them as one batch.
+    pub(crate) fn as_batch(&self) -> FeatureBatch<'_> {
+        FeatureBatch { indices: &self.indices, labels: &self.labels, values: &self.values }
+    }
+}
+
+/// Features as they are computed: some images in the order of the source.
+#[derive(Clone, Copy, Debug)]
+pub struct FeatureBatch<'a> {
+    /// The numbers of the images in their source.
+    pub indices: &'a [usize],
+    /// The class of each, where it is known.
+    pub labels: &'a [Option<u32>],
+    /// Their features, one after another.
+    pub values: &'a [f32],
+}
+
+impl FeatureBatch<'_> {
+    /// An error for a feature with a NaN or an infinity.
+    fn check_finite(&self, source: &dyn Source) -> Result<(), EvalError> {
+        let values = self.values.len() / self.indices.len().max(1);
+        let broken = self.values.iter().position(|value| !value.is_finite());
+        match broken.and_then(|at| self.indices.get(at / values.max(1))) {
+            Some(&index) => Err(EvalError::NotFinite { name: source.name(index) }),
+            None => Ok(()),
         }
-        self.values.extend_from_slice(values);
-        Ok(())
     }
 }
 
@@ -88,17 +112,19 @@ pub struct Network<'a> {
     pub device: &'a Device,
     /// How its pixels are normalised; none for the usual values of its number of channels.
     pub normalization: Option<&'a Normalization>,
+    /// Which of its tokens make a feature.
+    pub pooling: Pooling,
 }
 
 impl<'a> Network<'a> {
-    /// A network that sees pixels as those of this program do.
+    /// A network that sees pixels as those of this program do, and whose class token after the last norm is the feature.
     pub fn new(vit: &'a Vit, weights: &'a ParamSet, device: &'a Device) -> Self {
-        Self { vit, weights, device, normalization: None }
+        Self { vit, weights, device, normalization: None, pooling: Pooling::default() }
     }
 }
 
-/// Class-token features of all images of a source, computed in the precision of the network's device and returned as f32.
-/// Threads read and prepare the next images while the device computes.
+/// Features of all images of a source, computed in the precision of the network's device and returned as f32. Threads
+/// read and prepare the next images while the device computes.
 ///
 /// An image that cannot be used is skipped and reported. `progress` is called after each batch and may end the pass.
 ///
@@ -123,22 +149,67 @@ pub fn extract(
     options: &ReadOptions,
     progress: &mut dyn FnMut(ReadProgress) -> ControlFlow<()>,
 ) -> Result<Extraction, EvalError> {
-    let Network { vit, weights, device, normalization } = network;
-    let channels = vit.config().channels;
+    let dim = network.pooling.shape(network.vit.config(), preparation.size()).iter().product();
+    let mut features = Features { dim, ..Default::default() };
+    let consume = &mut |batch: FeatureBatch<'_>| {
+        features.push(batch);
+        Ok(())
+    };
+    let Pass { skipped, turned } = extract_each(network, source, preparation, options, progress, consume)?;
+    Ok(Extraction { features, skipped, turned })
+}
+
+/// The same, handed on as they are computed: no more than a batch of them is in memory.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use eval::{FeatureBatch, FeatureTokens, Network, Pooling};
+/// # use model::{Arch, Layout, Vit, VitConfig};
+/// # let device = tensor::Device::cpu(Default::default())?;
+/// # let mut layout = Layout::default();
+/// # let vit = Vit::new(&mut layout, "", VitConfig::new(Arch::Nano, 8, (32, 32), 3)?);
+/// # let weights = layout.initial(&device, 0);
+/// # let source = data::open("synthetic:train=8", data::Split::Train, 0)?;
+/// # let prepare = eval::Preparation::Cover(vit.config().image);
+/// // All patch tokens, [16, 64] of each image.
+/// let network = Network { pooling: Pooling::of(FeatureTokens::Patches), ..Network::new(&vit, &weights, &device) };
+/// let (mut values, go_on) = (0, &mut |_| ControlFlow::Continue(()));
+/// eval::extract_each(network, &*source, &prepare, &Default::default(), go_on, &mut |batch: FeatureBatch<'_>| {
+///     values += batch.values.len();
+///     Ok(())
+/// })?;
+/// assert_eq!(values, 8 * 16 * 64);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn extract_each(
+    network: Network<'_>,
+    source: &dyn Source,
+    preparation: &Preparation,
+    options: &ReadOptions,
+    progress: &mut dyn FnMut(ReadProgress) -> ControlFlow<()>,
+    consume: &mut dyn FnMut(FeatureBatch<'_>) -> Result<(), EvalError>,
+) -> Result<Pass, EvalError> {
+    let Network { vit, weights, device, normalization, pooling } = network;
+    let config = vit.config();
+    pooling.check(config)?;
+    let channels = config.channels;
     let options = &ReadOptions { channels, ..*options };
     options.check()?;
     let Normalization { mean, deviation } = normalization.cloned().unwrap_or_else(|| Normalization::usual(channels));
-    let mut features = Features { dim: vit.config().dim, ..Default::default() };
     let (height, width) = preparation.size();
-    let Pass { skipped, turned } = for_each_batch(source, preparation, options, progress, |batch| {
+    for_each_batch(source, preparation, options, progress, |batch| {
+        let count = batch.indices.len();
         let data = PixelData::Bytes { pixels: &batch.pixels, mean: &mean, deviation: &deviation };
-        let images = Pixels { count: batch.indices.len(), height, width, channels, data };
-        let output = vit.features(weights, device, &[images])?;
-        let values = output.to_f32();
+        let images = Pixels { count, height, width, channels, data };
+        let read = vit.read(weights, device, &[images], &pooling.readout())?;
+        let read: Vec<Vec<f32>> = read.into_iter().map(|tokens| tokens.to_f32()).collect();
         device.finish()?;
-        features.push(source, &batch.indices, &values)
-    })?;
-    Ok(Extraction { features, skipped, turned })
+        let values = device.run(|| pooling.pool(read, count, config.dim, config.leading_tokens()));
+        let labels = labels(source, &batch.indices);
+        let batch = FeatureBatch { indices: &batch.indices, labels: &labels, values: &values };
+        batch.check_finite(source)?;
+        consume(batch)
+    })
 }
 
 /// The normalised pixels of all images of a source as features: the baseline that a network has to beat.
@@ -156,7 +227,13 @@ pub fn raw_pixels(
     let Pass { skipped, turned } = for_each_batch(source, preparation, options, progress, |batch| {
         let levels = batch.pixels.iter().enumerate();
         let values: Vec<f32> = levels.map(|(i, &level)| normalized(i % options.channels, level)).collect();
-        features.push(source, &batch.indices, &values)
+        let labels = labels(source, &batch.indices);
+        features.push(FeatureBatch { indices: &batch.indices, labels: &labels, values: &values });
+        Ok(())
     })?;
     Ok(Extraction { features, skipped, turned })
+}
+
+fn labels(source: &dyn Source, indices: &[usize]) -> Vec<Option<u32>> {
+    indices.iter().map(|&index| source.label(index)).collect()
 }

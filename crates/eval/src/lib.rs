@@ -1,36 +1,53 @@
 //! Evaluation of trained backbones: features of any image source, and the protocols that judge them, one file each.
 //!
 //! - [`input`]: what a network sees of an image, and [`prepare`]: the resize and crop behind it.
-//! - [`features`]: class-token features of a source, or its raw pixels as a baseline.
+//! - [`features`]: features of a source, or its raw pixels as a baseline; [`pooling`]: of which tokens they are made.
 //! - [`mod@save`]: features into a file; [`stored`]: out of one.
 //! - [`labelled`]: features with a class for every row, which protocols learn from and are judged on.
 //! - [`knn`]: the weighted nearest-neighbour classifier of DINO; [`online`]: the same on a fixed sample during training.
+//! - [`logistic`]: multinomial logistic regression, along a path of penalties and for several folds at once.
+//! - [`fewshot`]: logistic regression on a few images of each class; [`transfer`]: the same with the penalty chosen by validation.
 //! - [`linear`]: linear classifiers on frozen features, all learning rates side by side.
 //! - [`mixture`]: a mixture of von Mises-Fisher distributions fitted to features, and a network's prototypes as one.
+//! - [`copies`]: Copydays: which original is this a copy of?
+//! - [`retrieval`]: revisited Oxford and Paris: ground truth, rankings, mAP.
+//! - [`finetune`]: a classifier trained together with the backbone, by the recipes of BEiT and DeiT.
 //! - [`memory`]: how much of it features take.
+//! - [`attention`]: what a network looks at, as pictures.
 //! - [`subset`]: a fixed random sample of a source.
+//! - [`video`]: object segmentation on DAVIS-2017, and the scores of masks made by anything.
 
+pub mod attention;
+pub mod copies;
+mod eigen;
 mod error;
 pub mod features;
+pub mod fewshot;
+pub mod finetune;
 pub mod input;
 pub mod knn;
 #[cfg(test)]
 mod knn_golden;
 pub mod labelled;
 pub mod linear;
+pub mod logistic;
 pub mod memory;
 pub mod mixture;
 mod neighbors;
 mod normalization;
 pub mod online;
+pub mod pooling;
 pub mod prepare;
 mod reading;
+pub mod retrieval;
 pub mod save;
 pub mod stored;
 pub mod subset;
+pub mod transfer;
+pub mod video;
 
 pub use error::EvalError;
-pub use features::{Extraction, Features, Network, extract, raw_pixels};
+pub use features::{Extraction, FeatureBatch, Features, Network, extract, extract_each, raw_pixels};
 pub use input::InputSpec;
 pub use knn::{KnnOptions, KnnResult};
 pub use labelled::Labelled;
@@ -38,8 +55,9 @@ pub use linear::{LinearOptions, LinearResult};
 pub use neighbors::Place;
 pub use normalization::Normalization;
 pub use online::{OnlineKnn, OnlineKnnOptions};
+pub use pooling::{FeatureTokens, Pooling};
 pub use prepare::Preparation;
-pub use reading::{ReadOptions, ReadProgress};
-pub use save::{FEATURES_FORMAT, FeatureFormat, save, save_as};
+pub use reading::{Pass, ReadOptions, ReadProgress};
+pub use save::{FEATURES_FORMAT, FeatureFormat, FeatureWriter, save, save_as};
 pub use stored::{StoredFeatures, StoredProblem};
 pub use subset::{Subset, is_labelled};

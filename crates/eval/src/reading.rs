@@ -83,11 +83,12 @@ pub(crate) fn fitting(batch_size: usize, image_bytes: usize) -> usize {
 }
 
 /// What is to be said of a pass over a source.
-pub(crate) struct Pass {
-    /// Images that could not be used.
-    pub(crate) skipped: Vec<BadSample>,
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pass {
+    /// Images that could not be used, in the order of the source.
+    pub skipped: Vec<BadSample>,
     /// Images that were turned upright.
-    pub(crate) turned: usize,
+    pub turned: usize,
 }
 
 /// Hands all images of a source to `consume`, in order.

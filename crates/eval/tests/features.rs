@@ -6,9 +6,10 @@ use std::path::Path;
 
 use data::{DecodeLimits, Image, ReadError, Source, Split, Stored};
 use eval::{
-    EvalError, Extraction, Features, Network, Preparation, ReadOptions, ReadProgress, extract, raw_pixels, save,
+    EvalError, Extraction, FeatureBatch, FeatureTokens, FeatureWriter, Features, Network, Pooling, Preparation,
+    ReadOptions, ReadProgress, extract, extract_each, raw_pixels, save,
 };
-use model::{Extras, Layout, Vit, VitConfig};
+use model::{Extras, Layout, Readout, Vit, VitConfig};
 use safetensors::SafeTensors;
 use tensor::ops::{PixelData, Pixels};
 use tensor::{CpuOptions, Device, ParamSet, Precision};
@@ -65,17 +66,17 @@ struct Net {
 
 impl Net {
     fn new(channels: usize) -> Self {
+        Self::of(channels, Extras::NONE)
+    }
+
+    fn with(extras: Extras) -> Self {
+        Self::of(3, extras)
+    }
+
+    fn of(channels: usize, extras: Extras) -> Self {
         let device = Device::cpu(CpuOptions { threads: Some(1), precision: Precision::F32 }).unwrap();
-        let config = VitConfig {
-            dim: 64,
-            depth: 2,
-            heads: 1,
-            mlp_dim: 64,
-            patch: 4,
-            image: (12, 16),
-            channels,
-            extras: Extras::NONE,
-        };
+        let config =
+            VitConfig { dim: 64, depth: 2, heads: 1, mlp_dim: 64, patch: 4, image: (12, 16), channels, extras };
         let mut layout = Layout::default();
         let vit = Vit::new(&mut layout, "", config);
         let weights = layout.initial(&device, 7);
@@ -176,6 +177,72 @@ fn networks_and_settings_that_cannot_work_are_refused() {
 }
 
 #[test]
+fn every_choice_of_tokens_is_what_the_network_gives_for_an_image_alone() {
+    let (net, source) = (Net::with(Extras { registers: 2, ..Extras::NONE }), made(&[2]));
+    let image = Preparation::Cover((12, 16)).apply(&source.read(5).unwrap()).unwrap();
+    let chw: Vec<f64> = data::normalize_chw(&image).into_iter().map(f64::from).collect();
+    let pixels = Pixels { count: 1, height: 12, width: 16, channels: 3, data: PixelData::Values(&chw) };
+    for norm in [true, false] {
+        let readout = Readout { tokens: model::Tokens::All, layers: 2, norm };
+        let images = Pixels { data: PixelData::Values(&chw), ..pixels };
+        let read = net.vit.read(&net.weights, &net.device, &[images], &readout).unwrap();
+        let read: Vec<Vec<f32>> = read.iter().map(|tokens| tokens.to_f32()).collect();
+        let (first, last) = (&read[0], &read[1]);
+        // A class token, two registers and twelve patches of 64 values.
+        assert_eq!(last.len(), 15 * 64);
+        let patches = &last[3 * 64..];
+        let mean: Vec<f32> = (0..64).map(|i| patches[i..].iter().step_by(64).sum::<f32>() / 12.0).collect();
+        let class = |layer: &[f32]| layer[..64].to_vec();
+        for (tokens, layers, want) in [
+            (FeatureTokens::Class, 1, class(last)),
+            (FeatureTokens::Class, 2, [class(first), class(last)].concat()),
+            (FeatureTokens::Mean, 1, mean.clone()),
+            (FeatureTokens::Both, 1, [class(last), mean.clone()].concat()),
+            (FeatureTokens::Both, 2, [class(first), class(last), mean.clone()].concat()),
+            (FeatureTokens::Patches, 1, patches.to_vec()),
+        ] {
+            let pooling = Pooling { tokens, layers, norm };
+            let network = Network { pooling, ..Network::new(&net.vit, &net.weights, &net.device) };
+            let options = ReadOptions { batch_size: 4, workers: 2, ..Default::default() };
+            let go_on = &mut |_| ControlFlow::Continue(());
+            let found = extract(network, &source, &Preparation::Cover((12, 16)), &options, go_on).unwrap().features;
+            assert_eq!((found.len(), found.dim), (10, want.len()), "{pooling:?}");
+            // Image 2 is left out.
+            let worst = found.row(4).iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(worst < 1e-4, "{pooling:?}: {worst}");
+        }
+    }
+}
+
+#[test]
+fn features_are_handed_on_batch_by_batch_into_files_of_the_same_rows() {
+    let (net, source) = (Net::new(3), made(&[4]));
+    let pooling = Pooling::of(FeatureTokens::Patches);
+    let network = Network { pooling, ..Network::new(&net.vit, &net.weights, &net.device) };
+    let (prepare, go_on) = (Preparation::Cover((12, 16)), &mut |_| ControlFlow::Continue(()));
+    let options = ReadOptions { batch_size: 3, workers: 2, ..Default::default() };
+    let whole = extract(network, &source, &prepare, &options, go_on).unwrap().features;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("f.safetensors");
+    let shape = pooling.shape(net.vit.config(), (12, 16));
+    let format = eval::FeatureFormat::Safetensors;
+    let mut file = FeatureWriter::create(format, &path, &shape, &source, &pooling.metadata()).unwrap();
+    let mut batches = Vec::new();
+    let pass = extract_each(network, &source, &prepare, &options, go_on, &mut |batch: FeatureBatch<'_>| {
+        batches.push(batch.indices.len());
+        file.add(batch)
+    });
+    assert_eq!((pass.unwrap().skipped.len(), batches), (1, vec![3, 2, 3, 2]));
+    file.finish().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let read = SafeTensors::deserialize(&bytes).unwrap();
+    let features = read.tensor("features").unwrap();
+    let values: Vec<f32> = features.data().as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+    assert_eq!((features.shape(), values == whole.values), (&[10, 12, 64][..], true));
+    assert_eq!(eval::save::description(format, &path).unwrap()["tokens"], "patches");
+}
+
+#[test]
 fn raw_pixels_are_the_normalised_image() {
     let source = made(&[3]);
     let go_on = &mut |_| ControlFlow::Continue(());
@@ -225,16 +292,29 @@ fn a_safetensors_file_of_features_has_labels_names_and_classes() {
 }
 
 #[test]
-fn an_npy_file_is_a_header_and_the_matrix() {
+fn an_npy_file_is_a_header_and_the_matrix_with_a_table_and_a_note_beside_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("f.npy");
     let (features, source) = some_features();
-    save(&path, &features, &source, &[]).unwrap();
+    save(&path, &features, &source, &[("weights_hash", "7".to_owned())]).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
     let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
     let values: Vec<f32> = bytes[start..].as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
     assert_eq!(values, features.values);
+    let table = std::fs::read_to_string(folder.path().join("f.csv")).unwrap();
+    let rows = ["0,\"made \"\"1\"\".png\",1,dog", "1,\"made \"\"2\"\".png\",,", "2,\"made \"\"6\"\".png\",0,é"];
+    assert_eq!(table, format!("row,name,label,class\n{}\n", rows.join("\n")));
+    let description = || eval::save::description(eval::FeatureFormat::Npy, &path);
+    let said = description().unwrap();
+    assert_eq!((said["weights_hash"].as_str(), said["format"].as_str()), ("7", "dino-vmf features"));
+    // What the note says counts only while all three files are of the same features.
+    std::fs::remove_file(folder.path().join("f.csv")).unwrap();
+    assert_eq!(description(), None);
+    save(&path, &Features::labelled(1, vec![1.0], &[0]), &source, &[]).unwrap();
+    assert!(!description().unwrap().contains_key("weights_hash"));
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(description(), None);
 }
 
 #[test]
@@ -242,7 +322,7 @@ fn what_cannot_be_written_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (features, source) = some_features();
     let error = save(&folder.path().join("f.csv"), &features, &source, &[]).unwrap_err();
-    assert!(error.to_string().contains("written as .safetensors (with labels and names) or .npy"), "{error}");
+    assert!(error.to_string().contains("written as .safetensors, .npy (with a .csv of names"), "{error}");
     let error = save(&folder.path().join("none/f.npy"), &features, &source, &[]).unwrap_err();
     assert!(matches!(error, EvalError::Write { .. }), "{error}");
     let taken = folder.path().join("folder.npy");

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use eval::{Features, Network, Preparation, extract};
 use model::{Arch, Layout, Vit, VitConfig};
+use tensor::ops::{PixelData, Pixels};
 use tensor::{CudaOptions, CudaPrecision, DType, Device};
 
 /// Features of the same images by the same network.
@@ -45,4 +46,32 @@ fn gpu_features_in_f32_are_those_of_the_cpu_and_closer_than_in_bf16() {
     println!("largest relative deviation from the CPU: {f32:.1e} in f32, {bf16:.1e} in bf16");
     assert!(f32 < 1e-5, "{f32}");
     assert!(bf16 > f32 && bf16 < 0.05, "{bf16}");
+}
+
+#[test]
+fn the_class_token_of_a_gpu_looks_where_that_of_the_cpu_does() {
+    if std::env::var_os("DINO_VMF_TEST_GPU").is_none() {
+        eprintln!("skipped: DINO_VMF_TEST_GPU is not set");
+        return;
+    }
+    let attention = |device: &Device| {
+        let mut layout = Layout::default();
+        let vit = Vit::new(&mut layout, "", VitConfig::new(Arch::Tiny, 16, (96, 96), 3).unwrap());
+        let weights = layout.initial(device, 3);
+        let pixels: Vec<u8> = (0..2 * 64 * 128 * 3).map(|i| (i * 37 % 251) as u8).collect();
+        let data = PixelData::Bytes { pixels: &pixels, mean: &[0.5; 3], deviation: &[0.25; 3] };
+        let images = Pixels { count: 2, height: 64, width: 128, channels: 3, data };
+        let found = vit.class_attention(&weights, device, &[images]).unwrap();
+        device.finish().unwrap();
+        found
+    };
+    let cpu = attention(&Device::cpu(Default::default()).unwrap());
+    let options = CudaOptions { precision: CudaPrecision::F32, ..CudaOptions::default() };
+    let gpu = attention(&Device::cuda(options).unwrap());
+    for (gpu, cpu) in gpu.iter().zip(&cpu) {
+        assert_eq!(gpu.grid, (4, 8));
+        for (gpu, cpu) in gpu.weights.iter().zip(&cpu.weights) {
+            assert!((gpu - cpu).abs() < 1e-5 * cpu, "{gpu} {cpu}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::io::Cursor;
 
+use crate::numpy;
 use crate::pickle::{Limits, Pickle};
 use crate::zip::Archive;
 
@@ -28,6 +29,8 @@ pub fn pickle(bytes: &[u8]) {
         for (id, _) in pickle.nodes().take(NODES) {
             _ = (pickle.text(id), pickle.int(id), pickle.wide_int(id), pickle.bytes(id), pickle.items(id));
             _ = (pickle.pairs(id), pickle.get(id, "state_dict"), pickle.call(id), pickle.state(id));
+            let (whole, any) = (numpy::integers(&pickle, id, NODES), numpy::floats(&pickle, id, NODES));
+            assert!(whole.is_none_or(|whole| any.is_some_and(|any| any.len() == whole.len())));
         }
     }
 }

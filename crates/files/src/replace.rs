@@ -17,6 +17,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
+use crate::replacement::Replacement;
+
 /// How the name of an unfinished file ends.
 pub const UNFINISHED: &str = ".tmp";
 
@@ -28,35 +30,21 @@ const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 const TRIES: usize = 100;
 
 /// Large writes: a checkpoint or an unpacked data set has gigabytes.
-const BUFFER: usize = 1 << 20;
+pub(crate) const BUFFER: usize = 1 << 20;
 
 /// Replaces `path` by what `write` writes: under another name first, then synced, renamed, and the folder synced.
 ///
 /// On failure `path` is what it was and the unfinished file is gone, so that a full disk has its space back. What a
 /// process that was killed left behind of the same file is [removed](remove_if_abandoned).
 pub fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
-    let (file, unfinished) = create_unfinished(path)?;
-    // The file stays open, and with it the lock, until it has its name.
-    let written = write_and_sync(file, write)
-        .and_then(|_locked| fs::rename(&unfinished, path))
-        .and_then(|()| sync_folder_of(path));
-    // The first failure is the one to report; whether the leftover could be removed too changes nothing.
-    written.inspect_err(|_| _ = remove_if_there(&unfinished))?;
-    remove_abandoned(path);
-    Ok(())
+    let mut file = Replacement::begin(path)?;
+    write(file.writer())?;
+    file.finish()
 }
 
 /// Replaces `path` by these bytes.
 pub fn replace_with(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, |file| file.write_all(bytes))
-}
-
-fn write_and_sync(file: File, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<File> {
-    let mut writer = BufWriter::with_capacity(BUFFER, file);
-    write(&mut writer)?;
-    let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.sync_all()?;
-    Ok(file)
 }
 
 /// Creates a file on its way to `path`, under an unfinished name, and locks it: as long as it is open, no other process
@@ -149,7 +137,7 @@ pub fn remove_if_abandoned(path: &Path) -> bool {
 }
 
 /// Removes abandoned files that were to become `path`. Each crash leaves one, under a name that no later write uses.
-fn remove_abandoned(path: &Path) {
+pub(crate) fn remove_abandoned(path: &Path) {
     let Some(name) = path.file_name().and_then(OsStr::to_str) else { return };
     for entry in fs::read_dir(folder_of(path)).into_iter().flatten().flatten() {
         // Only names with a tag: `features.npy.tmp` may be a file of the user's own.

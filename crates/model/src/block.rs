@@ -270,6 +270,15 @@ impl Block {
         ops::linear_residual(&x, rows, 1.0, &activated, &self.fc2.effective(p).affine())
     }
 
+    /// The queries of the class tokens and the keys of all tokens, of which their attention is made.
+    pub fn class_queries_and_keys(&self, p: &ParamSet, x: &Tensor, rows: &Rows) -> (Tensor, Tensor) {
+        let (normed, _) = self.norm1.forward(p, x, rows);
+        let class = ops::gather(&normed, &rows.first_of_each(), 1.0);
+        let affine = || self.qkv.affine(p);
+        let queries = ops::linear(&class, &affine().part(0..self.dim));
+        (queries, ops::linear(&normed, &affine().part(self.dim..2 * self.dim)))
+    }
+
     /// From the gradient of the block's output to that of its input.
     pub fn backward(&self, p: &ParamSet, saved: BlockSaved, dx: Tensor, grads: &mut ParamSet) -> Tensor {
         let mut dx = self.mlp_backward(p, saved.mlp, dx, grads);

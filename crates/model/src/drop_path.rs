@@ -39,6 +39,17 @@ impl DropPath {
         Self { blocks }
     }
 
+    /// Choices that were made elsewhere: whether a segment takes the attention (0) or the MLP (1) of a block, given its number,
+    /// the block's and the branch's.
+    pub fn chosen(rate: f64, depth: usize, segments: usize, takes: impl Fn(usize, usize, usize) -> bool) -> Self {
+        let mut chosen = Self::draw(rate, depth, []);
+        for (i, block) in chosen.blocks.iter_mut().enumerate() {
+            block.attention = (0..segments).map(|segment| takes(segment, i, 0)).collect();
+            block.mlp = (0..segments).map(|segment| takes(segment, i, 1)).collect();
+        }
+        chosen
+    }
+
     /// Every branch taken, and multiplied as if some were not: the most work and memory that a step at this rate takes.
     pub fn all_taken(rate: f64, depth: usize, segments: usize) -> Self {
         let mut all = Self::draw(rate, depth, []);

@@ -29,4 +29,4 @@ pub use layout::{Init, Layout, ParamSpec};
 pub use projector::{Projected, Projector, ProjectorConfig};
 pub use prototypes::PrototypeLayer;
 pub use start::Start;
-pub use vit::{Vit, VitSaved};
+pub use vit::{ClassAttention, Vit, VitSaved};

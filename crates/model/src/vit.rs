@@ -1,5 +1,9 @@
 //! The vision transformer: from pixels to the tokens that are read, and back.
 
+mod attention;
+
+pub use attention::ClassAttention;
+
 use tensor::ops::{self, Embeddings, Grid, Pixels, RowStatistics, TokenLayout};
 use tensor::{Device, ParamId, ParamSet, Rows, Tensor};
 

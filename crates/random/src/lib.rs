@@ -38,6 +38,10 @@ pub enum Purpose {
     Mask = 8,
     /// Which patches of an anchor are kept.
     Keep = 9,
+    /// The rectangle of a training image that is erased, and what takes its place.
+    Erase = 10,
+    /// How the images of a batch are mixed; `sample` is the group, `epoch` the step.
+    Mix = 11,
 }
 
 /// Names one stream of random numbers.
@@ -166,6 +170,21 @@ impl Stream {
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
+    /// From the beta distribution with both parameters `a`, by Jöhnk: quick up to about one, where mixing images needs it.
+    ///
+    /// # Panics
+    /// When `a` is not above zero.
+    pub fn symmetric_beta(&mut self, a: f64) -> f64 {
+        assert!(a > 0.0, "a beta distribution has parameters above zero: {a}");
+        loop {
+            let [x, y] = [(); 2].map(|()| self.uniform().powf(1.0 / a));
+            // Both may be too small for a number.
+            if x + y <= 1.0 && x + y > 0.0 {
+                return x / (x + y);
+            }
+        }
+    }
+
     /// Shuffles in place (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
@@ -213,6 +232,22 @@ mod tests {
         assert!((sum / n).abs() < 0.01);
         assert!((square / n - 1.0).abs() < 0.02);
         assert!((cube / n).abs() < 0.04);
+    }
+
+    #[test]
+    fn beta_draws_have_the_mean_and_the_variance_of_their_distribution() {
+        for a in [0.2, 0.8, 1.0, 2.0] {
+            let mut s = Key::new(4, Purpose::Bench).stream();
+            let drawn: Vec<f64> = (0..100_000).map(|_| s.symmetric_beta(a)).collect();
+            let n = drawn.len() as f64;
+            let mean = drawn.iter().sum::<f64>() / n;
+            let moment = |power| drawn.iter().map(|x| (x - mean).powi(power)).sum::<f64>() / n;
+            let variance = 1.0 / (4.0 * (2.0 * a + 1.0));
+            assert!((mean - 0.5).abs() < 0.005 && (moment(2) / variance - 1.0).abs() < 0.02, "{a}: {mean}");
+            // The fourth central moment over the square of the variance.
+            let kurtosis = 3.0 - 6.0 / (2.0 * a + 3.0);
+            assert!((moment(4) / moment(2).powi(2) - kurtosis).abs() < 0.03, "{a}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! first block by d^L, and that of the norm after the last one by one.
 
 use model::ParamSpec;
+use train::layers::layer_of;
 use train::optimizer::Treatment;
 
 use crate::learner::BACKBONE;
@@ -30,18 +31,10 @@ impl BackboneLearning {
     /// is pulled towards where it began, and learns as fast as its layer does.
     pub fn treatment(&self, usual: Treatment, spec: &ParamSpec, depth: usize) -> Treatment {
         let Some(name) = spec.name.strip_prefix(BACKBONE) else { return usual };
-        let lr_factor = usual.lr_factor * self.lr * self.layer_decay.powi(layers_above(name, depth) as i32);
+        let lr_factor =
+            usual.lr_factor * self.lr * self.layer_decay.powi(depth.saturating_sub(layer_of(name, depth)) as i32);
         Treatment { waits: true, pulled: true, lr_factor, ..usual }
     }
-}
-
-/// How many layers lie between a parameter of a backbone and its end.
-fn layers_above(name: &str, depth: usize) -> usize {
-    if name.starts_with("norm.") {
-        return 0;
-    }
-    let block = name.strip_prefix("blocks.").and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
-    block.map_or(depth, |block| depth.saturating_sub(block + 1))
 }
 
 #[cfg(test)]

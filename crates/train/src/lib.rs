@@ -2,6 +2,7 @@
 //!
 //! - [`curve`]: values that change while a run goes on.
 //! - [`optimizer`]: AdamW with a treatment for each parameter.
+//! - [`layers`]: which layer of a network a parameter belongs to.
 //! - [`reduce`]: what the processes of one run add up and decide together.
 //! - [`feed`]: batches on their way to the device.
 //! - [`step`]: the end of every step, from a gradient to new weights.
@@ -16,6 +17,7 @@ mod collapse;
 pub mod curve;
 pub mod error;
 pub mod feed;
+pub mod layers;
 pub mod optimizer;
 mod options;
 mod pace;

@@ -1,16 +1,24 @@
 //! The command line as types, one file per family of commands. Scripts rely on these names, and `--help` is the first
 //! documentation that most people read.
 
+mod attention;
 mod bench;
 mod eval;
 mod export;
+mod figure;
 mod network;
 mod recipe;
+mod report;
 mod study;
 
-pub use self::eval::{AssignmentArg, EvalCommand, KnnArgs, LinearArgs, MixtureArgs, SetsArgs};
+pub use self::eval::{
+    AssignmentArg, EvalCommand, FinetuneArgs, KnnArgs, LinearArgs, MixtureArgs, RecipeArg, SetsArgs, VideoArgs,
+};
+pub use self::report::{ReportArgs, RunsArgs, SortArg};
+pub use attention::AttentionArgs;
 pub use bench::{BenchDataArgs, BenchKnnArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
+pub use figure::{CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArgs};
 pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, PrecisionArg, SplitArg};
 pub use recipe::{PretrainArgs, RecipeArgs, RecipeFlags, ViewsArgs};
 pub use study::StudyArgs;
@@ -51,9 +59,12 @@ pub enum Command {
     #[command(allow_negative_numbers = true, after_help = recipe::VIEWS_EXAMPLES)]
     #[command(after_long_help = recipe::views_help())]
     Views(Box<ViewsArgs>),
-    /// Write the class-token features of images to a file
+    /// Write the features of images to a file: class token, mean of the patches, both, or all patch tokens
     #[command(allow_negative_numbers = true, after_help = network::FEATURES_EXAMPLES)]
     Features(FeaturesArgs),
+    /// Draw what a network looks at in images, as pictures
+    #[command(allow_negative_numbers = true, after_help = attention::EXAMPLES)]
+    Attention(Box<AttentionArgs>),
     /// Measure how good features are
     #[command(subcommand)]
     Eval(EvalCommand),
@@ -63,6 +74,15 @@ pub enum Command {
     /// Say what a weights file or a run holds
     #[command(allow_negative_numbers = true, after_help = network::INSPECT_EXAMPLES)]
     Inspect(InspectArgs),
+    /// Write a page that shows a run, or several side by side
+    #[command(after_help = self::report::REPORT_EXAMPLES)]
+    Report(ReportArgs),
+    /// List the runs below a folder, and how they are doing
+    #[command(after_help = self::report::RUNS_EXAMPLES)]
+    Runs(RunsArgs),
+    /// Draw a figure of the paper from your own runs, with its numbers beside it
+    #[command(subcommand)]
+    Figure(FigureCommand),
     /// Train a whole grid of recipes, data and seeds, and make a table of it
     #[command(allow_negative_numbers = true, after_help = study::EXAMPLES)]
     Study(StudyArgs),
@@ -152,16 +172,28 @@ mod tests {
              --epochs 3 --batch-size 8 --out-dim 64 --local-crops 2 --recipe r.toml --set a=b --set c=d --out o \
              --device cpu --seed 3",
             "features --weights w --data d --out f.npy --split all --precision bf16 --force",
+            "features --weights w --data d --out f.parquet --tokens both --layers 4 --norm before",
+            "eval finetune --weights w --data d --recipe deit --out o --epochs 3 --batch-size 8 --lr 0.1 --set a=b --seed 3 \
+             --image-size 32 --device cpu --json",
             "eval knn --weights w --data d --k 10,20 --split all --precision f32 --json",
             "eval knn --train f.safetensors --test g.safetensors --k 20 --json",
             "eval linear --weights w --data d --epochs 10 --rates 0.1,1 --no-augment --json",
             "eval linear --train f.safetensors --test g.safetensors --ibot-rates --step-images 256 --seed 3",
             "eval mixture --train f.safetensors --test g.safetensors --components 20 --assignment hard --shared-kappa --json",
             "bench knn --train-images 1000 --test-images 100 --dim 8 --k 5 --threads 2 --json",
+            "eval video --davis d --masks m --sequences a,b --json",
+            "eval video --davis d --weights w --save m --force --last-frames 7 --reach 12 --top-k 5",
+            "attention --weights w --data d --out f --threshold 0.6",
+            "attention --weights w --data d --out f --frames --images 9 --image-size 480x480",
             "export --weights w --to dino --out f --heads",
             "export --weights w --to onnx --out f.onnx --which student --image-size 40x80 --force",
             "inspect w",
             "inspect w --json",
+            "report runs/a runs/b --out report.html --force",
+            "runs studies --json --sort knn",
+            "figure circle --component 90:20 --component -30:4:0.3 --out c.svg",
+            "figure normalizer --dimensions 64,256 --out n.png --force",
+            "figure curves a b --key loss --out c.svg",
             "bench step --arch vit_tiny --patch-size 16 --batch-size 8 --local-crops 6 --out-dim 4096 --steps 5 \
              --device cpu --json",
             "bench data --data d --batch-size 8 --local-crops 6 --workers 2 --seconds 3 --json",

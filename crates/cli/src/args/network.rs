@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use data::Orientation;
+use eval::{FeatureTokens, Pooling};
 use model::weights::{NetworkRole, POSITION_RULES};
 use tensor::ops::Interpolation;
 
@@ -20,7 +21,8 @@ pub struct FeaturesArgs {
     /// The images
     #[arg(long, value_name = "SRC", help = SOURCE)]
     pub data: String,
-    /// File to write: .safetensors (features, labels, names, which network) or .npy (features alone)
+    /// File to write: .safetensors, .parquet, or .npy with a .csv and a .json beside it; each with features, labels, names
+    /// and which network
     #[arg(long, value_name = "F")]
     pub out: PathBuf,
     /// Which images, where the data is split into training and held-out ones
@@ -29,6 +31,9 @@ pub struct FeaturesArgs {
     /// Replace the file if it exists and holds features; of a link, what it leads to. Inputs are never replaced
     #[arg(long)]
     pub force: bool,
+    /// Which tokens make a feature.
+    #[command(flatten)]
+    pub pooling: PoolingArgs,
     /// What the network sees of an image.
     #[command(flatten)]
     pub input: InputArgs,
@@ -37,24 +42,68 @@ pub struct FeaturesArgs {
     pub inference: InferenceArgs,
 }
 
+/// Which of a network's tokens make the feature of an image.
+#[derive(Clone, Debug, Args)]
+pub struct PoolingArgs {
+    /// What makes a feature: the class token, the mean of the patch tokens, both (class token first), or all patch tokens
+    #[arg(long, value_name = "class|mean|both|patches", default_value = "class", value_parser = feature_tokens)]
+    pub tokens: FeatureTokens,
+    /// Class tokens of so many of the last blocks, one behind the other, the last block last
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub layers: u32,
+    /// Whether tokens are taken before or after the network's last norm
+    #[arg(long, value_name = "before|after", default_value = "after", hide_possible_values = true)]
+    pub norm: NormArg,
+}
+
+impl PoolingArgs {
+    /// What is asked for.
+    pub fn pooling(&self) -> Pooling {
+        Pooling { tokens: self.tokens, layers: self.layers as usize, norm: self.norm == NormArg::After }
+    }
+}
+
+/// Where tokens are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NormArg {
+    /// Before the last norm.
+    Before,
+    /// After it.
+    After,
+}
+
+fn feature_tokens(name: &str) -> Result<FeatureTokens, String> {
+    FeatureTokens::of_name(name).ok_or_else(|| "it is one of class, mean, both, patches".to_owned())
+}
+
 /// Examples of `features`.
 pub const FEATURES_EXAMPLES: &str = "\
 Examples:
   dino-vmf features --weights runs/photos --data photos --out photos.safetensors
   dino-vmf features --weights dino_deitsmall16_pretrain.pth --data photos --out photos.npy
-  dino-vmf features --weights dinov2-small/ --data photos --out photos.safetensors    a folder of Hugging Face's
+  dino-vmf features --weights dinov2-small/ --data photos --out photos.parquet    a folder of Hugging Face's
+  dino-vmf features --weights vitb.pth --data photos --tokens both --out photos.safetensors    as in DINO's linear protocol
 
 An image is resized so that its short side is 256/224 of the image size, and its centre is cut out (torchvision's
 Resize(256, bicubic), CenterCrop(224)). Photographs are turned upright by their EXIF data, where those of the training
-were; torchvision's loader does not do that (--orientation as-stored). Row i is image i in order of path; images that
-cannot be read are named and left out. Features are computed in f32 on every device; on a GPU --precision bf16 is faster
-and less exact.
+were; torchvision's loader does not do that (--orientation as-stored). Rows are in order of path; images that cannot be
+read are named and left out. Features are computed in f32 on every device; on a GPU --precision bf16 is faster and less
+exact. Rows are written as they are computed: memory is that of a batch, however many images there are.
 
-A .safetensors file has `features` [images, width] in f32, `labels` [images] in i64 where there are classes (-1 for
-none), and in its metadata `names` and `class_names` as JSON lists, and which network they are of (`architecture`,
-`heads`, `image_size`, `weights_hash`, ...). A byte of a name that cannot be shown is written \\xNN there. In Python:
-  f = safetensors.safe_open(\"photos.safetensors\", \"np\")
-  x, names = f.get_tensor(\"features\"), json.loads(f.metadata()[\"names\"])";
+A feature has [width] values; [2 width] with --tokens both, [N width] with --layers N, [patches, width] with --tokens
+patches. Register tokens are no patches. Each format says which network, images and tokens it is of (`weights_hash`,
+`data_hash`, `tokens`, ...). Where --out holds features of the same weights, images and settings already, the command
+says so and ends at once; other features are replaced with --force only.
+
+.safetensors  `features` [images, ...] in f32, `labels` [images] in i64 where there are classes (-1 for none), and in the
+              metadata `names` and `class_names` as JSON lists. The names of some millions of images do not fit there:
+              take one of the others. A byte of a name that cannot be shown is written \\xNN.
+                f = safetensors.safe_open(\"photos.safetensors\", \"np\")
+                x, names = f.get_tensor(\"features\"), json.loads(f.metadata()[\"names\"])
+.npy          the array; beside it photos.csv with row, name, label, class, and photos.json with what made it
+                x, rows = np.load(\"photos.npy\", mmap_mode=\"r\"), pandas.read_csv(\"photos.csv\")
+.parquet      a table of name, label, class, feature (a list of floats; patches one after another)
+                t = pandas.read_parquet(\"photos.parquet\"); x = np.stack(t.feature)";
 
 /// What a weights file may not say of its network, or what is wanted otherwise.
 #[derive(Clone, Debug, Args)]

@@ -40,6 +40,9 @@ pub struct PretrainArgs {
     /// Print the result as one JSON object
     #[arg(long, help_heading = PLAIN)]
     pub json: bool,
+    /// Leave out the page that shows the run, report.html in its folder
+    #[arg(long, help_heading = PLAIN)]
+    pub no_report: bool,
     /// Save and stop when the process with this number ends, which has started this one: for `study`.
     #[arg(long, hide = true, help_heading = PLAIN, value_name = "PID")]
     pub stop_with: Option<u32>,

@@ -1,21 +1,29 @@
 //! `eval`: a file for each protocol, which resolves, calls and prints. [`sets`] has what most of them judge, [`record`] what
 //! every result says of where it comes from.
 
+mod finetune;
 mod head;
 mod knn;
 mod linear;
 mod mixture;
 mod record;
 mod sets;
+mod video;
+
+use std::process::ExitCode;
 
 use crate::args::EvalCommand;
 use crate::error::CliError;
 
 /// Runs a protocol.
-pub fn run(command: &EvalCommand) -> Result<(), CliError> {
-    match command {
+pub fn run(command: &EvalCommand) -> Result<ExitCode, CliError> {
+    let done: Result<(), CliError> = match command {
+        // A run, which may be stopped: its exit status says so.
+        EvalCommand::Finetune(args) => return finetune::run(args),
         EvalCommand::Knn(args) => knn::run(args),
         EvalCommand::Linear(args) => linear::run(args),
         EvalCommand::Mixture(args) => mixture::run(args),
-    }
+        EvalCommand::Video(args) => video::run(args),
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }

@@ -104,6 +104,11 @@ pub struct Provenance {
 }
 
 impl Provenance {
+    /// Of anything else, by what there is to say of it.
+    pub fn new(entries: Vec<(&'static str, Value)>) -> Self {
+        Self { entries, precision: None }
+    }
+
     /// Of images that a network sees, by what the sources are called and hold.
     pub fn of_network(weights: &Weights, device: &Device, spec: &str, sources: &[(&str, &dyn Source)]) -> Self {
         let digests: serde_json::Map<String, Value> =
@@ -179,7 +184,7 @@ pub fn open<'a>(args: &'a SetsArgs, split: Option<SplitArg>) -> Result<Opened<'a
     Ok(Opened { what, host, device })
 }
 
-fn check_labels(source: &dyn Source, which: &'static str) -> Result<(), CliError> {
+pub(super) fn check_labels(source: &dyn Source, which: &'static str) -> Result<(), CliError> {
     if is_labelled(source) {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 
 mod backbone;
 mod file;
+mod finetune;
 mod run;
 
 use model::VitConfig;
@@ -10,14 +11,21 @@ use text::count;
 use crate::args::InspectArgs;
 use crate::error::CliError;
 use crate::output;
-use crate::weights::is_of_run;
+use crate::weights::{fine_tuned, is_of_run};
 use file::FileAccount;
+use finetune::FineTuneAccount;
 use run::RunAccount;
 
 /// Prints what is there.
 pub fn run(args: &InspectArgs) -> Result<(), CliError> {
     let path = &args.weights;
-    let told = if is_of_run(path) {
+    let told = if fine_tuned(path).is_some() {
+        let account = FineTuneAccount::of(path)?;
+        if args.json {
+            return output::json(&account.json());
+        }
+        account.text()
+    } else if is_of_run(path) {
         let account = RunAccount::of(path)?;
         if args.json {
             return output::json(&account.json());

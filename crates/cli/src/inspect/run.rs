@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use ssl::recipe::{self, Begin, MethodName, Recipe, WeightsDigest};
 use ssl::setup::vit_config;
 use text::{bytes, count, thousands};
-use train::run::{Activity, Attempt, Damage, INITIAL_FILE, Identity, RunConfig, RunReader, RunResult};
+use train::run::{Attempt, Damage, INITIAL_FILE, Identity, RunConfig, RunReader, RunResult, RunState};
 
 use super::backbone::BackboneAccount;
 use super::network;
@@ -53,46 +53,6 @@ struct CheckpointAccount {
     bytes: u64,
     /// Why it cannot be used.
     problem: Option<String>,
-}
-
-/// What became of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum RunState {
-    Running {
-        holder: String,
-    },
-    Finished,
-    /// A collapse that lasted has ended it.
-    Collapsed,
-    Stopped,
-    Killed,
-    /// Nobody has left a word.
-    Unfinished,
-}
-
-impl RunState {
-    fn of(activity: Option<Activity>, result: Option<&RunResult>) -> Self {
-        match (activity, result) {
-            (Some(Activity::Training { holder }), _) => RunState::Running { holder },
-            (_, Some(result)) if result.collapsed.is_some() => RunState::Collapsed,
-            (_, Some(_)) => RunState::Finished,
-            (Some(Activity::Ended), _) => RunState::Stopped,
-            (Some(Activity::Killed), _) => RunState::Killed,
-            (None, _) => RunState::Unfinished,
-        }
-    }
-
-    /// One word, which scripts rely on.
-    fn word(&self) -> &'static str {
-        match self {
-            RunState::Running { .. } => "running",
-            RunState::Finished => "finished",
-            RunState::Collapsed => "collapsed",
-            RunState::Stopped => "stopped",
-            RunState::Killed => "killed",
-            RunState::Unfinished => "unfinished",
-        }
-    }
 }
 
 impl RunAccount {
@@ -402,21 +362,6 @@ fn short(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use train::run::CollapsedAt;
-
-    #[test]
-    fn a_lock_that_is_held_says_more_than_a_result() {
-        let training = || Some(Activity::Training { holder: "process 7".into() });
-        let json = serde_json::json!({ "steps": 9, "loss": 1.0, "knn_top1": null });
-        let result = RunResult::from_json(&json).unwrap();
-        assert_eq!(RunState::of(training(), None).word(), "running");
-        assert_eq!(RunState::of(training(), Some(&result)).word(), "running", "it makes something again");
-        assert_eq!(RunState::of(Some(Activity::Killed), Some(&result)), RunState::Finished);
-        let collapsed = RunResult { collapsed: Some(CollapsedAt { since: 5, healthy: None }), ..result };
-        assert_eq!(RunState::of(Some(Activity::Killed), Some(&collapsed)).word(), "collapsed");
-        let words = [Some(Activity::Ended), Some(Activity::Killed), None].map(|a| RunState::of(a, None).word());
-        assert_eq!(words, ["stopped", "killed", "unfinished"]);
-    }
 
     #[test]
     fn numbers_have_about_four_digits() {

@@ -4,6 +4,7 @@
 
 mod input;
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -34,6 +35,17 @@ pub enum OutputFileError {
     Exists {
         /// The file.
         path: PathBuf,
+    },
+    /// The file holds other features than are asked for.
+    #[error(
+        "{}: holds other features already: {what}. It is left as it is. --force replaces it; or give another --out",
+        text::shown(path)
+    )]
+    OtherFeatures {
+        /// The file.
+        path: PathBuf,
+        /// In what they differ.
+        what: String,
     },
     /// The file holds something that the command does not write.
     #[error(
@@ -114,12 +126,24 @@ pub enum Kind {
     Npy,
     /// Features in a safetensors file.
     Features,
+    /// Features in a parquet file.
+    FeatureRows,
+    /// The table of an `.npy` file's rows.
+    FeatureTable,
+    /// What is noted beside an `.npy` file.
+    FeatureNote,
     /// A picture.
     Png,
     /// Weights in a safetensors file, as an export writes them.
     Weights,
     /// An ONNX file of this program.
     Onnx,
+    /// A page of this program.
+    Page,
+    /// A drawing.
+    Svg,
+    /// Numbers in columns.
+    Csv,
 }
 
 impl Kind {
@@ -127,9 +151,15 @@ impl Kind {
         match self {
             Kind::Npy => ".npy file of NumPy",
             Kind::Features => "safetensors file of features",
+            Kind::FeatureRows => "parquet file of features",
+            Kind::FeatureTable => "table of features, which is written beside the .npy",
+            Kind::FeatureNote => "note of features, which is written beside the .npy",
             Kind::Png => "PNG picture",
             Kind::Weights => "safetensors file of an export",
             Kind::Onnx => "ONNX file of an export",
+            Kind::Page => "report of this program",
+            Kind::Svg => "SVG drawing",
+            Kind::Csv => "table of numbers",
         }
     }
 
@@ -144,10 +174,39 @@ impl Kind {
                 Kind::Weights => is_export(path),
                 // The first field says the version of the format, the next who wrote it.
                 Kind::Onnx => is_onnx_of_ours(path)?,
-                Kind::Features => WeightsFile::open(path)
-                    .is_ok_and(|file| file.metadata().get("format").is_some_and(|f| f == eval::FEATURES_FORMAT)),
+                Kind::Page => is_page_of_ours(path)?,
+                Kind::Svg => start.starts_with(b"<svg"),
+                Kind::Csv => path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")),
+                Kind::Features => WeightsFile::open(path).is_ok_and(|file| is_features(file.metadata())),
+                Kind::FeatureRows => files::parquet::metadata(path).is_ok_and(|said| is_features(&said)),
+                Kind::FeatureTable => starts_with(path, eval::save::CSV_HEADER.as_bytes())?,
+                Kind::FeatureNote => is_note(path),
             })
     }
+}
+
+/// Whether metadata are those of features of this program.
+fn is_features(metadata: &BTreeMap<String, String>) -> bool {
+    metadata.get("format").is_some_and(|format| format == eval::FEATURES_FORMAT)
+}
+
+/// Whether a file is the note of an array of features.
+fn is_note(path: &Path) -> bool {
+    const LONGEST: u64 = 16 << 20;
+    let said = |bytes: Vec<u8>| serde_json::from_slice::<BTreeMap<String, serde_json::Value>>(&bytes).ok();
+    let said = files::read_bounded(path, LONGEST).ok().and_then(said);
+    said.is_some_and(|said| said.get("format").is_some_and(|format| format == eval::FEATURES_FORMAT))
+}
+
+fn starts_with(path: &Path, expected: &[u8]) -> io::Result<bool> {
+    let mut start = Vec::new();
+    File::open(path)?.take(expected.len() as u64).read_to_end(&mut start)?;
+    Ok(start == expected)
+}
+
+/// Whether a file is a PNG picture, or empty.
+pub fn is_png(path: &Path) -> bool {
+    Kind::Png.may_replace(path).unwrap_or(false)
 }
 
 /// Whether an export has written this file: our metadata, and neither a checkpoint nor features.
@@ -162,6 +221,30 @@ fn is_onnx_of_ours(path: &Path) -> io::Result<bool> {
     let mut start = Vec::new();
     File::open(path)?.take(64).read_to_end(&mut start)?;
     Ok(start.first() == Some(&0x08) && start.windows(8).any(|window| window == b"dino-vmf"))
+}
+
+/// Whether this program has written this page: it says so in its first line.
+fn is_page_of_ours(path: &Path) -> io::Result<bool> {
+    let first = report::page::FIRST_LINE.as_bytes();
+    let mut start = Vec::new();
+    File::open(path)?.take(first.len() as u64).read_to_end(&mut start)?;
+    Ok(start == first)
+}
+
+/// The report in a run's own folder: the one file there that a command other than its training writes. An error where
+/// something else has its name.
+pub fn check_report_of_run(run: &Path) -> Result<PathBuf, OutputFileError> {
+    let path = run.join(train::run::REPORT_FILE);
+    match fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(path),
+        Err(source) => Err(OutputFileError::Inaccessible { path, source }),
+        Ok(about) if !about.is_file() => Err(OutputFileError::OtherKind { path, kind: Kind::Page }),
+        Ok(_) => match Kind::Page.may_replace(&path) {
+            Ok(true) => Ok(path),
+            Ok(false) => Err(OutputFileError::OtherKind { path, kind: Kind::Page }),
+            Err(source) => Err(OutputFileError::Inaccessible { path, source }),
+        },
+    }
 }
 
 /// Where `out`, a folder, is to be written. An error if it lies in a run, or if it is, holds or lies in an input of the
@@ -302,7 +385,13 @@ mod tests {
         };
         assert!(may(Kind::Features, &header(eval::FEATURES_FORMAT)));
         assert!(!may(Kind::Features, &header("pt")), "weights are no features");
-        for kind in [Kind::Npy, Kind::Features, Kind::Png] {
+        assert!(may(Kind::FeatureTable, b"row,name,label,class\n0,a,,\n") && !may(Kind::FeatureTable, b"row,name\n"));
+        assert!(may(Kind::FeatureNote, b"{\"format\": \"dino-vmf features\", \"rows\": 3}"));
+        assert!(!may(Kind::FeatureNote, b"{\"format\": \"mine\"}") && !may(Kind::FeatureNote, b"[1]"));
+        let table = |format| files::parquet::TableWriter::new(Vec::new(), &[]).unwrap().finish(&[("format", format)]);
+        assert!(may(Kind::FeatureRows, &table(eval::FEATURES_FORMAT).unwrap()));
+        assert!(!may(Kind::FeatureRows, &table("sales").unwrap()), "a table of others");
+        for kind in [Kind::Npy, Kind::Features, Kind::FeatureRows, Kind::FeatureTable, Kind::FeatureNote, Kind::Png] {
             assert!(may(kind, b""), "an empty file holds nothing");
         }
     }

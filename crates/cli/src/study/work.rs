@@ -103,7 +103,13 @@ impl<'a> Runs<'a> {
         // Ctrl-C is for the study, which asks every run to stop once: a run that is asked twice ends without saving.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        command.arg("pretrain").arg("--data").arg(&run.source).arg("--out").arg(self.folder.run(run));
+        command
+            .arg("pretrain")
+            .arg("--no-report")
+            .arg("--data")
+            .arg(&run.source)
+            .arg("--out")
+            .arg(self.folder.run(run));
         for setting in &run.settings {
             command.arg("--set").arg(setting);
         }

@@ -105,4 +105,13 @@ pub enum DecodeError {
         /// The feature.
         reason: String,
     },
+    /// A picture where a map of labels is expected.
+    #[error(
+        "{what}, where labels are expected: the number of a pixel's object, in an 8-bit PNG with a palette (whose colours do \
+         not matter) or in grey. Save it with indexed colours"
+    )]
+    NoLabels {
+        /// What it is.
+        what: String,
+    },
 }

@@ -17,6 +17,7 @@ mod channels;
 mod error;
 mod exif;
 mod jpeg;
+mod labels;
 mod limits;
 mod orientation;
 mod others;
@@ -26,6 +27,7 @@ mod tiff_jpeg;
 mod webp;
 
 pub use error::DecodeError;
+pub use labels::decode_labels;
 pub use limits::DecodeLimits;
 pub use orientation::Orientation;
 

@@ -8,7 +8,7 @@ use crate::Image;
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Transformations};
 use std::io::{Cursor, ErrorKind};
 
-const FORMAT: &str = "PNG";
+pub(super) const FORMAT: &str = "PNG";
 
 /// The most that a byte of deflate data grows to: a match of 258 bytes takes at least two bits.
 const DEFLATE_MOST: u64 = 1032;
@@ -23,20 +23,11 @@ pub(super) fn decode(
     scratch: &mut Vec<u8>,
     image: &mut Image,
 ) -> Result<(), DecodeError> {
-    let convert = |error| convert(error, bounds);
-    let allowed = Limits { bytes: bounds.memory.try_into().unwrap_or(usize::MAX) };
-    let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), allowed);
-    decoder.set_ignore_text_chunk(true);
-    decoder.set_ignore_iccp_chunk(true);
+    let mut decoder = open(bytes, bounds);
     // Palettes are looked up, and samples of less than 8 bits brought to 8. Those of 16 stay.
     decoder.set_transformations(Transformations::EXPAND);
-    let header = decoder.read_header_info().map_err(convert)?;
-    let (width, height) = header.size();
-    bounds.check(width.into(), height.into())?;
-    let packed = header.raw_row_length_from_width(width) as u64 * u64::from(height);
-    if packed > DEFLATE_MOST * bytes.len() as u64 {
-        return Err(DecodeError::Truncated { format: FORMAT });
-    }
+    let (width, height) = header(&mut decoder, bytes, bounds)?;
+    let convert = |error| convert(error, bounds);
     let mut reader = decoder.read_info().map_err(convert)?;
     let (color, depth) = reader.output_color_type();
     let channels = match color {
@@ -50,18 +41,47 @@ pub(super) fn decode(
     };
     let layout = samples::Layout {
         format: FORMAT,
-        width: width as usize,
-        height: height as usize,
+        width,
+        height,
         channels,
         wide: (depth == BitDepth::Sixteen).then_some(samples::HighByte::First),
     };
-    let rows = u64::from(width) * 16 + BESIDE;
-    samples::read(&layout, &bounds.take(FORMAT, rows)?, want, scratch, image, |buffer| {
+    samples::read(&layout, &bounds.take(FORMAT, beside(width))?, want, scratch, image, |buffer| {
         reader.next_frame(buffer).map(|_| ()).map_err(convert)
     })
 }
 
-fn convert(error: DecodingError, bounds: &Bounds) -> DecodeError {
+/// A decoder that takes no more than it may, and passes over what is not the image.
+pub(super) fn open<'a>(bytes: &'a [u8], bounds: &Bounds) -> Decoder<Cursor<&'a [u8]>> {
+    let allowed = Limits { bytes: bounds.memory.try_into().unwrap_or(usize::MAX) };
+    let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), allowed);
+    decoder.set_ignore_text_chunk(true);
+    decoder.set_ignore_iccp_chunk(true);
+    decoder
+}
+
+/// Width and height that the header says, if the file may have as many pixels and is long enough for them.
+pub(super) fn header(
+    decoder: &mut Decoder<Cursor<&[u8]>>,
+    bytes: &[u8],
+    bounds: &Bounds,
+) -> Result<(usize, usize), DecodeError> {
+    let header = decoder.read_header_info().map_err(|error| convert(error, bounds))?;
+    let (width, height) = header.size();
+    bounds.check(width.into(), height.into())?;
+    let packed = header.raw_row_length_from_width(width) as u64 * u64::from(height);
+    if packed > DEFLATE_MOST * bytes.len() as u64 {
+        return Err(DecodeError::Truncated { format: FORMAT });
+    }
+    Ok((width as usize, height as usize))
+}
+
+/// Bytes that decoding takes beside the samples of an image so wide.
+pub(super) fn beside(width: usize) -> u64 {
+    width as u64 * 16 + BESIDE
+}
+
+pub(super) fn convert(error: DecodingError, bounds: &Bounds) -> DecodeError {
     match error {
         DecodingError::LimitsExceeded => DecodeError::TooMuchMemory {
             format: FORMAT,

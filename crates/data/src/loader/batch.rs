@@ -4,7 +4,7 @@ use super::LoaderConfig;
 use super::order::{Place, Shard};
 use super::scratch::Scratch;
 use crate::Image;
-use crate::views::{Finish, GLOBAL_VIEWS, ViewKind, ViewParams};
+use crate::views::{Finish, ViewKind, ViewParams};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -79,7 +79,7 @@ pub(super) struct BatchShape {
 impl BatchShape {
     pub(super) fn new(config: &LoaderConfig) -> Self {
         let LoaderConfig { batch_size, ref views, channels, finish: finished, .. } = *config;
-        let mut groups = vec![(views.size(ViewKind::Global1), GLOBAL_VIEWS)];
+        let mut groups = vec![(views.size(ViewKind::Global1), views.global_crops)];
         if views.local_crops > 0 {
             groups.push((views.size(ViewKind::Local), views.local_crops));
         }
@@ -135,6 +135,7 @@ pub(super) struct Pending {
     pub order: Arc<Vec<u32>>,
     shard: Shard,
     batch_size: usize,
+    repeats: usize,
     done: AtomicUsize,
     content: Mutex<Content>,
 }
@@ -155,20 +156,33 @@ pub(super) struct Content {
 }
 
 impl Pending {
-    pub(super) fn new(
-        place: Place,
-        order: Arc<Vec<u32>>,
-        shard: Shard,
-        batch_size: usize,
-        groups: Vec<CropGroup>,
-    ) -> Self {
+    pub(super) fn new(place: Place, order: Arc<Vec<u32>>, config: &LoaderConfig, groups: Vec<CropGroup>) -> Self {
+        let LoaderConfig { shard, batch_size, ref views, .. } = *config;
         let samples = vec![0; batch_size];
         let content = Content { samples, groups, ..Content::default() };
-        Self { place, order, shard, batch_size, done: AtomicUsize::new(0), content: Mutex::new(content) }
+        Self {
+            place,
+            order,
+            shard,
+            batch_size,
+            repeats: views.repeats,
+            done: AtomicUsize::new(0),
+            content: Mutex::new(content),
+        }
     }
 
     /// The index of sample `slot` in the epoch's order.
     pub(super) fn rank(&self, slot: usize) -> usize {
+        self.turn(slot) / self.repeats
+    }
+
+    /// The first number of the views of sample `slot`, of which each repetition of an image has `count`.
+    pub(super) fn first_view(&self, slot: usize, count: usize) -> usize {
+        self.turn(slot) % self.repeats * count
+    }
+
+    /// Which of the epoch's samples comes at `slot`, repetitions counted.
+    fn turn(&self, slot: usize) -> usize {
         self.shard.rank(self.place.position, self.batch_size, slot)
     }
 

@@ -14,13 +14,13 @@ mod timing;
 mod worker;
 
 pub use batch::{BadSample, Batch, CropGroup};
-pub use order::{Shard, batches_per_epoch, epoch_order};
+pub use order::{Shard, batches_per_epoch, epoch_order, repetition};
 pub use scratch::Decoding;
 
 use crate::decode::Orientation;
 use crate::source::Source;
 use crate::transform::MAX_CHANNELS;
-use crate::views::{GLOBAL_VIEWS, MultiCrop, ViewsError};
+use crate::views::{MultiCrop, ViewsError};
 use batch::{Content, Pending};
 use order::{Place, Schedule};
 use std::collections::HashSet;
@@ -65,7 +65,7 @@ impl LoaderConfig {
             [height, width, self.channels, views].iter().fold(1u64, |bytes, &n| bytes.saturating_mul(n as u64))
         };
         let views = &self.views;
-        of(views.global_size, GLOBAL_VIEWS).saturating_add(of(views.local_size, views.local_crops))
+        of(views.global_size, views.global_crops).saturating_add(of(views.local_size, views.local_crops))
     }
 
     /// About how many bytes the loader takes at once: the batches prepared ahead and the one in use, and the views that

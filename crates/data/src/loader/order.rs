@@ -15,6 +15,12 @@ pub fn batches_per_epoch(images: usize, batch_size: usize) -> usize {
     images / batch_size.max(1)
 }
 
+/// Which repetition of its image sample `slot` of batch `position` is, counted from 0, where a single loader repeats every
+/// image so often.
+pub fn repetition(position: usize, batch_size: usize, slot: usize, repeats: usize) -> usize {
+    Shard::default().rank(position, batch_size, slot) % repeats.max(1)
+}
+
 /// A place in the run: batch `position` of `epoch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {

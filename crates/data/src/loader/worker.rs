@@ -137,7 +137,7 @@ impl Shared {
             self.ready.notify_all();
             return;
         };
-        state.pending.push_back(Arc::new(Pending::new(place, order, self.config.shard, self.shape.batch_size, groups)));
+        state.pending.push_back(Arc::new(Pending::new(place, order, &self.config, groups)));
         state.next_slot = 0;
         self.work.notify_all();
     }
@@ -149,10 +149,11 @@ impl Shared {
     fn fill(&self, pending: &Pending, slot: usize, scratch: &mut Scratch) -> Filled {
         let (order, rank) = (&pending.order, pending.rank(slot));
         let key = Key::new(self.config.seed, Purpose::View).epoch(pending.place.epoch).sample(pending.key(slot));
+        let first_view = pending.first_view(slot, self.config.views.count());
         let mut bad = Vec::new();
         for step in 0..order.len() {
             let index = order[(rank + step) % order.len()];
-            match self.try_read(index, key, scratch) {
+            match self.try_read(index, key, first_view, scratch) {
                 Ok(()) => {
                     scratch.make_views(self.config.finish);
                     self.timings.add(scratch.timing);
@@ -168,12 +169,12 @@ impl Shared {
     }
 
     /// Reads an image into `scratch` and draws the parameters of its views.
-    fn try_read(&self, index: u32, key: Key, scratch: &mut Scratch) -> Result<(), BadSample> {
+    fn try_read(&self, index: u32, key: Key, first_view: usize, scratch: &mut Scratch) -> Result<(), BadSample> {
         let known = || self.known_bad.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sample) = known().get(&index) {
             return Err(sample.clone());
         }
-        let draw = |view, height, width| self.config.views.draw(view, height, width, key);
+        let draw = |view, height, width| self.config.views.draw(first_view + view, height, width, key);
         let Err(error) = scratch.read(&*self.source, index as usize, self.config.decoding, &draw) else {
             return Ok(());
         };

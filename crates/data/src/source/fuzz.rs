@@ -1,7 +1,9 @@
 //! Parsers of untrusted bytes, for a fuzzer to call. Each has to come back, whatever the bytes are, without a panic and
 //! without taking much more memory than they have.
 
-use super::{Census, Split, SyntheticSettings, annotations, cache, cifar, gzip, idx, list, parquet, pattern, tar};
+use super::{
+    Census, Split, SyntheticSettings, annotations, cache, cifar, gzip, idx, list, parquet, pattern, published, tar,
+};
 use crate::Image;
 use crate::decode::{DecodeLimits, Decoder};
 use std::io;
@@ -21,6 +23,7 @@ pub fn tar(bytes: &[u8]) {
 /// A text list, and the list of Tiny-ImageNet.
 pub fn list(bytes: &[u8]) {
     list::parse_anything(bytes);
+    published::parse_anything(bytes);
     annotations::parse_bytes(bytes);
 }
 

@@ -27,7 +27,9 @@ mod parallel;
 mod parquet;
 mod parts;
 mod passed_over;
+mod paths;
 mod pattern;
+mod published;
 mod ranges;
 mod read_at;
 mod reader;
@@ -42,6 +44,8 @@ pub use copies::Copies;
 pub use error::{OpenError, ReadError};
 pub use folder::FolderSource;
 pub use open::{open, open_all, open_all_cached, open_cached};
+pub use paths::PathsSource;
+pub use published::{Published, PublishedSets};
 pub use reader::Reader;
 pub use synthetic::{SyntheticSettings, SyntheticSource};
 

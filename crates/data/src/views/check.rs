@@ -1,6 +1,6 @@
 //! Settings of a recipe that make no sense are found before any work is done.
 
-use super::MultiCrop;
+use super::{GLOBAL_VIEWS, MultiCrop};
 use thiserror::Error;
 
 impl MultiCrop {
@@ -11,6 +11,12 @@ impl MultiCrop {
             if !(1..=MAX_SIDE).contains(&height) || !(1..=MAX_SIDE).contains(&width) {
                 return refuse(setting, format!("{height} x {width}"), "sides from 1 to 16384");
             }
+        }
+        if !(1..=GLOBAL_VIEWS).contains(&self.global_crops) {
+            return refuse("global_crops", self.global_crops.to_string(), "1 or 2");
+        }
+        if !(1..=MAX_REPEATS).contains(&self.repeats) {
+            return refuse("repeats", self.repeats.to_string(), "1 to 64");
         }
         if self.local_crops > MAX_LOCAL_CROPS {
             return refuse("local_crops", self.local_crops.to_string(), "at most 1024");
@@ -61,6 +67,8 @@ impl MultiCrop {
 const MAX_SIDE: usize = 16384;
 /// Most local views of an image.
 const MAX_LOCAL_CROPS: usize = 1024;
+/// Most times that an image comes in a row.
+const MAX_REPEATS: usize = 64;
 
 /// A setting of [`MultiCrop`] that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -85,6 +93,8 @@ mod tests {
         let bad = [
             (MultiCrop { global_size: (0, 224), ..dino.clone() }, "global_size"),
             (MultiCrop { local_crops: 5000, ..dino.clone() }, "local_crops"),
+            (MultiCrop { global_crops: 0, ..dino.clone() }, "global_crops"),
+            (MultiCrop { repeats: 0, ..dino.clone() }, "repeats"),
             (MultiCrop { local_scale: (0.4, 0.05), ..dino.clone() }, "local_scale"),
             (MultiCrop { global_scale: (0.0, 1.0), ..dino.clone() }, "global_scale"),
             (MultiCrop { ratio: (f64::NAN, 1.0), ..dino.clone() }, "ratio"),

@@ -1,4 +1,5 @@
-//! The multi-crop augmentation of DINO: two global and several local views of an image, each augmented independently.
+//! The multi-crop augmentation of DINO: two global and several local views of an image, each augmented independently; and
+//! with one global view, what a classifier is trained on ([`MultiCrop::supervised`]).
 //!
 //! The parameters of a view are drawn first, as plain data ([`ViewParams`]), and applied after ([`apply`]). The draw of
 //! view `v` is a function of the key (seed, epoch, sample, `v`) and the image's size: it does not depend on threads or
@@ -11,8 +12,8 @@ pub use check::ViewsError;
 pub use params::{Adjustment, Finish, Jitter, ViewMaker, ViewParams, apply, reduction};
 
 use crate::Image;
-use crate::augment::Filter;
 use crate::augment::crop::random_resized_crop;
+use crate::augment::{Filter, RandAugment};
 use random::Key;
 
 /// Settings of the multi-crop augmentation. The default is DINO's.
@@ -22,7 +23,9 @@ pub struct MultiCrop {
     pub global_size: (usize, usize),
     /// (height, width) of a local view.
     pub local_size: (usize, usize),
-    /// Local views of an image. There are always two global ones.
+    /// Global views of an image: two, or one where there is nothing to compare.
+    pub global_crops: usize,
+    /// Local views of an image.
     pub local_crops: usize,
     /// Range of the share of the image's area that a global view shows.
     pub global_scale: (f64, f64),
@@ -48,6 +51,11 @@ pub struct MultiCrop {
     pub solarize_probability: PerKind,
     /// Channel values from here on are inverted by solarisation.
     pub solarize_threshold: u8,
+    /// Operations of RandAugment on every view, where they are drawn.
+    pub rand_augment: Option<RandAugment>,
+    /// How often an image comes in a row in the order of an epoch, each time in other views: repeated augmentation. An epoch
+    /// has as many batches as without, of fewer images.
+    pub repeats: usize,
 }
 
 /// Largest changes by colour jitter: factors in 1 - x ..= 1 + x, and a turn of hue in -x ..= x.
@@ -107,7 +115,7 @@ impl PerKind {
     }
 }
 
-/// Global views of every image.
+/// Global views of every image in multi-crop.
 pub const GLOBAL_VIEWS: usize = 2;
 
 impl Default for MultiCrop {
@@ -122,6 +130,7 @@ impl MultiCrop {
         Self {
             global_size: (224, 224),
             local_size: (96, 96),
+            global_crops: GLOBAL_VIEWS,
             local_crops: 8,
             global_scale: (0.4, 1.0),
             local_scale: (0.05, 0.4),
@@ -135,6 +144,8 @@ impl MultiCrop {
             blur_sigma: (0.1, 2.0),
             solarize_probability: PerKind { global1: 0.0, global2: 0.2, local: 0.0 },
             solarize_threshold: 128,
+            rand_augment: None,
+            repeats: 1,
         }
     }
 
@@ -152,9 +163,27 @@ impl MultiCrop {
         }
     }
 
+    /// The training views of a classifier, as timm makes them: one of each image, of 8 % of its area or more, bicubic,
+    /// mirrored half of the time, then RandAugment.
+    pub fn supervised(size: (usize, usize)) -> Self {
+        let never = PerKind { global1: 0.0, global2: 0.0, local: 0.0 };
+        Self {
+            global_size: size,
+            global_crops: 1,
+            local_crops: 0,
+            global_scale: (0.08, 1.0),
+            jitter_probability: 0.0,
+            grayscale_probability: 0.0,
+            blur_probability: never,
+            solarize_probability: never,
+            rand_augment: Some(RandAugment::default()),
+            ..Self::dino()
+        }
+    }
+
     /// Views of an image.
     pub fn count(&self) -> usize {
-        GLOBAL_VIEWS + self.local_crops
+        self.global_crops + self.local_crops
     }
 
     /// (height, width) of a view of this kind.
@@ -171,12 +200,13 @@ impl MultiCrop {
         (0..self.count()).map(|view| apply(image, &self.draw(view, image.height, image.width, key))).collect()
     }
 
-    /// Draws what happens to one view of an image of this size. `key` names the sample; the view is filled in here.
+    /// Draws what happens to one view of an image of this size. `key` names the sample; the view is filled in here. Numbers
+    /// from [`Self::count`] on are those of the image's repetitions.
     ///
     /// Every draw is made whether or not it is used, so that a change of one probability leaves all other choices as
     /// they were.
     pub fn draw(&self, view: usize, height: usize, width: usize, key: Key) -> ViewParams {
-        let kind = ViewKind::of(view);
+        let kind = ViewKind::of(view % self.count().max(1));
         let mut stream = key.view(view as u32).stream();
         let scale = if kind == ViewKind::Local { self.local_scale } else { self.global_scale };
         // The rectangle takes a number of draws that depends on the image, so it comes last.
@@ -186,12 +216,14 @@ impl MultiCrop {
         let blurred = stream.chance(self.blur_probability.get(kind));
         let blur_sigma = keep_if(blurred, stream.uniform_in(self.blur_sigma.0, self.blur_sigma.1));
         let solarized = stream.chance(self.solarize_probability.get(kind));
+        let operations = self.rand_augment.map(|augment| augment.draw(&mut stream)).unwrap_or_default();
         let crop = random_resized_crop(height, width, scale, self.ratio, &mut stream);
         ViewParams {
             crop,
             size: self.size(kind),
             filter: self.filter,
             flip,
+            operations,
             finish: Finish {
                 jitter,
                 grayscale,
@@ -273,6 +305,19 @@ mod tests {
             assert_eq!(*view, apply(&image, &recipe.draw(v, 17, 31, key(1))));
         }
         assert_ne!(views[2], views[3]);
+    }
+
+    #[test]
+    fn a_classifier_sees_one_view_and_a_repetition_is_another_one() {
+        let recipe = MultiCrop { repeats: 3, ..MultiCrop::supervised((16, 16)) };
+        assert_eq!((recipe.count(), recipe.check()), (1, Ok(())));
+        let drawn: Vec<ViewParams> = (0..3).map(|repetition| recipe.draw(repetition, 40, 30, key(4))).collect();
+        assert!(drawn[0].crop != drawn[1].crop && drawn[1].crop != drawn[2].crop, "{drawn:?}");
+        assert!(drawn.iter().all(|p| p.size == (16, 16) && p.finish == Finish::default()));
+        let applied = (0..500).flat_map(|sample| recipe.draw(0, 40, 30, key(sample)).operations).flatten().count();
+        assert!((430..570).contains(&applied), "half of 1000: {applied}");
+        let plain = MultiCrop { rand_augment: None, ..recipe };
+        assert!((0..50).all(|sample| plain.draw(0, 40, 30, key(sample)).operations == [None, None]));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::JitterStrength;
 use crate::Image;
+use crate::augment::rand_augment::Operations;
 use crate::augment::{self, Blur, Filter, Rect, Resizer, Window};
 use crate::decode::Reduction;
 use crate::source::RGB;
@@ -18,6 +19,8 @@ pub struct ViewParams {
     pub filter: Filter,
     /// Whether it is mirrored.
     pub flip: bool,
+    /// Operations of RandAugment.
+    pub operations: Operations,
     /// The pixel operations after that.
     pub finish: Finish,
 }
@@ -138,12 +141,14 @@ impl ViewMaker {
         self.finish(&params.finish, view);
     }
 
-    /// The first half of [`Self::make_reduced`]: crop, resize and flip.
+    /// The first half of [`Self::make_reduced`]: crop, resize, flip, and the operations of RandAugment, of which some need
+    /// more than the pixels of one place.
     pub fn cut(&mut self, image: &Image, divisor: usize, params: &ViewParams, view: &mut Image) {
         let Window { top, left, height, width } = params.crop.into();
         let [top, left, height, width] = [top, left, height, width].map(|side| side / divisor as f64);
         let window = Window { top, left, height, width };
         self.resizer.apply_window(image, &window, params.size, params.filter, params.flip, view);
+        params.operations.into_iter().flatten().for_each(|operation| operation.apply(view));
     }
 
     /// The second half: the pixel operations.

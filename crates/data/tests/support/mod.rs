@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Every test binary compiles this and uses a part of it.
 
 pub mod archive;
+pub mod draws;
 
 use data::Image;
 use serde_json::Value;
@@ -100,6 +101,17 @@ pub fn cases(name: &str) -> Vec<Case> {
     let cases: Vec<Vec<Value>> = serde_json::from_str(&text).unwrap();
     assert!(!cases.is_empty());
     cases.into_iter().map(|values| Case { values, next: 0 }).collect()
+}
+
+/// The lines of a fixture of augment_many.py or rand_augment.py: an operation and the checksum of each of its results.
+pub fn checksums(name: &str) -> Vec<(String, Vec<u64>)> {
+    let text = std::fs::read_to_string(fixtures().join("augment").join(name)).unwrap();
+    let sum = |digits: &[u8; 8]| u64::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap();
+    let line = |line: &str| {
+        let (operation, sums) = line.split_once(' ').unwrap();
+        (operation.to_owned(), sums.as_bytes().as_chunks::<8>().0.iter().map(sum).collect())
+    };
+    text.lines().map(line).collect()
 }
 
 /// A folder that is removed at the end of a test.

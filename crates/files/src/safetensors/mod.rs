@@ -16,7 +16,7 @@ pub use header::{Entry, Header, HeaderError, open};
 pub use write::{Content, TensorProblem, TensorToWrite, WriteError, Writer};
 
 /// The longest header that the format allows, in bytes.
-const MAX_HEADER: u64 = 100_000_000;
+pub const MAX_HEADER: u64 = 100_000_000;
 
 /// The key of the header that holds the metadata, and so is no tensor's name.
 const METADATA: &str = "__metadata__";

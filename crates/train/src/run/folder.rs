@@ -23,6 +23,8 @@ pub(super) const METRICS: &str = "metrics.jsonl";
 pub(super) const CHECKPOINTS: &str = "checkpoints";
 /// The trained backbone, which a run writes when it stops and at its end.
 pub const BACKBONE_FILE: &str = "backbone.safetensors";
+/// The page that shows a run.
+pub const REPORT_FILE: &str = "report.html";
 /// The description of a batch that gave a value which is not finite.
 pub const NOT_FINITE_FILE: &str = "not-finite.json";
 /// The weights that a run has begun with, where they were given.

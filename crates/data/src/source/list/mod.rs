@@ -70,6 +70,19 @@ impl ListSource {
         Ok(source)
     }
 
+    /// Images below `root` that are known already, with their labels; `list` is what said so.
+    pub(super) fn of_entries<'a>(
+        list: &Path,
+        root: &Path,
+        paths: impl Iterator<Item = &'a str>,
+        labels: Vec<u32>,
+        class_names: Vec<String>,
+    ) -> Self {
+        let mut parsed = Parsed { labels, class_names, ..Default::default() };
+        paths.for_each(|path| parsed.paths.push(path));
+        Self { list: list.to_path_buf(), folder: root.to_path_buf(), parsed, fingerprint: OnceLock::new() }
+    }
+
     fn path(&self, index: usize) -> PathBuf {
         let written = self.parsed.paths.get(index).unwrap_or_default();
         self.undone(written).unwrap_or_else(|| self.folder.join(written))

@@ -20,7 +20,6 @@ mod pages;
 mod rows;
 mod runs;
 mod schema;
-mod thrift;
 mod values;
 
 use super::OpenError;
@@ -29,6 +28,7 @@ use super::ranges::Table;
 use super::unpacking::Unpacking;
 use collected::Collected;
 use columns::Columns;
+use files::thrift;
 use footer::Footer;
 use schema::Stored;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Thrift's compact protocol, as far as parquet's own structures use it.
+//! Reading structures that a file holds.
 //!
 //! Every length in a file is a claim. Nothing here takes memory for a claim: a list is walked element by element, a text
 //! is read as far as there are bytes, and nesting ends at a fixed depth.
@@ -10,13 +10,20 @@ const MOST_NESTED: u32 = 24;
 
 /// What a field or an element of a list is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// A flag, whose value is part of its type.
     Flag(bool),
+    /// A byte.
     Byte,
+    /// A whole number.
     Int,
+    /// A floating-point number.
     Double,
+    /// Bytes, or a text.
     Text,
+    /// A list, or a set.
     List,
+    /// A structure.
     Struct,
 }
 
@@ -37,24 +44,26 @@ impl Kind {
 }
 
 /// Reads values one after the other, and no more than `left` bytes.
-pub(super) struct Thrift<R> {
+#[derive(Debug)]
+pub struct Thrift<R> {
     bytes: R,
     left: u64,
     depth: u32,
 }
 
 impl<R: Read> Thrift<R> {
-    pub(super) fn new(bytes: R, left: u64) -> Self {
+    /// Reads from here on.
+    pub fn new(bytes: R, left: u64) -> Self {
         Self { bytes, left, depth: 0 }
     }
 
     /// Bytes that may still be read.
-    pub(super) fn left(&self) -> u64 {
+    pub fn left(&self) -> u64 {
         self.left
     }
 
     /// Calls `visit` with the number and type of every field of a struct. It reads the value or skips it.
-    pub(super) fn fields(&mut self, mut visit: impl FnMut(&mut Self, i16, Kind) -> io::Result<()>) -> io::Result<()> {
+    pub fn fields(&mut self, mut visit: impl FnMut(&mut Self, i16, Kind) -> io::Result<()>) -> io::Result<()> {
         self.nested(|this| {
             let mut id = 0i16;
             loop {
@@ -72,7 +81,7 @@ impl<R: Read> Thrift<R> {
     }
 
     /// Calls `visit` with every field of a struct that is a whole number or a flag, and passes over all others.
-    pub(super) fn numbers(&mut self, mut visit: impl FnMut(i16, i64) -> io::Result<()>) -> io::Result<()> {
+    pub fn numbers(&mut self, mut visit: impl FnMut(i16, i64) -> io::Result<()>) -> io::Result<()> {
         self.fields(|this, id, kind| match kind {
             Kind::Int => this.int().and_then(|value| visit(id, value)),
             Kind::Flag(flag) => visit(id, i64::from(flag)),
@@ -81,7 +90,7 @@ impl<R: Read> Thrift<R> {
     }
 
     /// Calls `visit` for every element of a list, each of which has to be of type `kind`.
-    pub(super) fn list(&mut self, kind: Kind, mut visit: impl FnMut(&mut Self) -> io::Result<()>) -> io::Result<()> {
+    pub fn list(&mut self, kind: Kind, mut visit: impl FnMut(&mut Self) -> io::Result<()>) -> io::Result<()> {
         self.elements(|this, found| if found == kind { visit(this) } else { Err(damage("a list of the wrong type")) })
     }
 
@@ -101,12 +110,12 @@ impl<R: Read> Thrift<R> {
     }
 
     /// A whole number of any size.
-    pub(super) fn int(&mut self) -> io::Result<i64> {
+    pub fn int(&mut self) -> io::Result<i64> {
         self.varint().map(signed)
     }
 
     /// A text; bytes that are not UTF-8 are replaced.
-    pub(super) fn text(&mut self) -> io::Result<String> {
+    pub fn text(&mut self) -> io::Result<String> {
         let length = self.length()?;
         let mut text = Vec::new();
         self.bytes.by_ref().take(length).read_to_end(&mut text)?;
@@ -118,7 +127,7 @@ impl<R: Read> Thrift<R> {
     }
 
     /// Passes over a value.
-    pub(super) fn skip(&mut self, kind: Kind) -> io::Result<()> {
+    pub fn skip(&mut self, kind: Kind) -> io::Result<()> {
         match kind {
             Kind::Flag(_) => Ok(()),
             Kind::Byte => self.take::<1>().map(|_| ()),
@@ -170,7 +179,7 @@ impl<R: Read> Thrift<R> {
 }
 
 /// A number of seven bits a byte, the lowest first, as parquet also writes it within pages.
-pub(super) fn varint(mut next: impl FnMut() -> io::Result<u8>) -> io::Result<u64> {
+pub fn varint(mut next: impl FnMut() -> io::Result<u8>) -> io::Result<u64> {
     let mut value = 0u64;
     for shift in (0..70).step_by(7) {
         let byte = next()?;
@@ -183,11 +192,11 @@ pub(super) fn varint(mut next: impl FnMut() -> io::Result<u8>) -> io::Result<u64
 }
 
 /// A whole number that was stored with its sign in the lowest bit.
-pub(super) fn signed(value: u64) -> i64 {
+pub fn signed(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
 /// What a file holds is not what it should be.
-pub(super) fn damage(problem: impl Into<String>) -> io::Error {
+pub fn damage(problem: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, problem.into())
 }

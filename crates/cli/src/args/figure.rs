@@ -1,0 +1,88 @@
+//! The flags of `figure`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// The paper's figures.
+#[derive(Debug, Subcommand)]
+pub enum FigureCommand {
+    /// Densities of von Mises-Fisher components and their mixture on the circle
+    #[command(allow_negative_numbers = true, after_help = CIRCLE_EXAMPLES)]
+    Circle(CircleArgs),
+    /// log C_p over kappa, and the error of the paper's approximation
+    #[command(after_help = NORMALIZER_EXAMPLES)]
+    Normalizer(NormalizerArgs),
+    /// kNN (or any number of the log) over the epochs of several runs, with bands over seeds
+    #[command(after_help = CURVES_EXAMPLES)]
+    Curves(CurvesArgs),
+}
+
+/// Where a figure goes.
+#[derive(Debug, Args)]
+pub struct FigureOut {
+    /// File to write: .svg or .png. The numbers go beside it, as .csv
+    #[arg(long, value_name = "F.svg|F.png")]
+    pub out: PathBuf,
+    /// Replace the files if they exist
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `figure circle`.
+#[derive(Debug, Args)]
+pub struct CircleArgs {
+    /// A component: DEGREES:KAPPA, or DEGREES:KAPPA:WEIGHT; several times for several [default: the paper's two, 315:10 and
+    /// 315:2]
+    #[arg(long, value_name = "D:K[:W]")]
+    pub component: Vec<String>,
+    /// Where it goes.
+    #[command(flatten)]
+    pub out: FigureOut,
+}
+
+/// `figure normalizer`.
+#[derive(Debug, Args)]
+pub struct NormalizerArgs {
+    /// Dimensions p of the sphere: widths of the bottleneck
+    #[arg(long, value_name = "P,P", value_delimiter = ',', default_values_t = report::figure::normalizer::WIDTHS)]
+    pub dimensions: Vec<usize>,
+    /// Where it goes.
+    #[command(flatten)]
+    pub out: FigureOut,
+}
+
+/// `figure curves`.
+#[derive(Debug, Args)]
+pub struct CurvesArgs {
+    /// The folders of runs
+    #[arg(value_name = "RUN", required = true)]
+    pub runs: Vec<PathBuf>,
+    /// The number of the log
+    #[arg(long, value_name = "KEY", default_value = "knn_top1")]
+    pub key: String,
+    /// Where it goes.
+    #[command(flatten)]
+    pub out: FigureOut,
+}
+
+const CIRCLE_EXAMPLES: &str = "\
+Examples:
+  dino-vmf figure circle --out circle.svg
+  dino-vmf figure circle --component 90:20 --component 200:4:0.3 --out mixture.png
+
+A longer prototype (a larger kappa) is higher near its direction and lower elsewhere: that is what the normaliser does.
+The second chart shows the logits without it.";
+
+const NORMALIZER_EXAMPLES: &str = "\
+Examples:
+  dino-vmf figure normalizer --out normalizer.svg
+  dino-vmf figure normalizer --dimensions 64,256,1024 --out normalizer.png
+
+The exact value is right to 1e-14; the approximation is what training uses (Eq. 5 of the paper, its first term).";
+
+const CURVES_EXAMPLES: &str = "\
+Examples:
+  dino-vmf figure curves runs/dino runs/vmf --out knn.svg
+  dino-vmf figure curves studies/mine/runs/* --out knn.png         a line for each recipe, a band over its seeds
+  dino-vmf figure curves runs/vmf --key kappa_median --out kappa.svg";

@@ -1,0 +1,128 @@
+//! `report` and `runs`: runs as a page, and as a list.
+
+use std::path::{Path, PathBuf};
+
+use files::replace;
+use report::account::Account;
+use report::listing::{self, Listed};
+use report::page;
+use serde_json::{Value, json};
+use train::run::REPORT_FILE;
+
+use crate::args::{ReportArgs, RunsArgs, SortArg};
+use crate::error::CliError;
+use crate::output;
+use crate::output_file::{self, Input, Kind};
+
+/// Points of a curve: as many as a wide screen has pixels for one chart.
+const POINTS: usize = 400;
+/// Where the list of runs cuts a verdict: it is one line each.
+const VERDICT_LETTERS: usize = 60;
+
+/// Writes the page of the runs.
+pub fn run(args: &ReportArgs) -> Result<(), CliError> {
+    let out = match (&args.out, &args.runs[..]) {
+        (None, [run]) => {
+            train::run::RunReader::open(run)?;
+            output_file::check_report_of_run(run)?
+        }
+        (out, runs) => {
+            let out = out.clone().unwrap_or_else(|| PathBuf::from(REPORT_FILE));
+            let inputs: Vec<Input> = runs.iter().map(|run| Input::file("RUN", run)).collect();
+            output_file::check(&out, Kind::Page, args.force, &inputs)?
+        }
+    };
+    write(&args.runs, &out)?;
+    output::result(&format!("{}: open it in a browser", text::shown(args.out.as_ref().unwrap_or(&out))))
+}
+
+/// Writes the page of some runs to a place that was checked.
+fn write(runs: &[PathBuf], out: &Path) -> Result<(), CliError> {
+    let accounts = runs.iter().map(|run| Account::of(run, POINTS)).collect::<Result<Vec<_>, _>>()?;
+    let page = page::page(&accounts, &[])?;
+    let failed = |source| CliError::Page { path: out.to_owned(), source };
+    replace(out, |file| std::io::Write::write_all(file, page.as_bytes())).map_err(failed)
+}
+
+/// Writes the report of a run into its folder, as the end of a training does; where it is.
+pub fn of_run(run: &Path) -> Result<PathBuf, CliError> {
+    let out = output_file::check_report_of_run(run)?;
+    write(&[run.to_owned()], &out)?;
+    Ok(out)
+}
+
+/// Prints the list of the runs below a folder.
+pub fn list(args: &RunsArgs) -> Result<(), CliError> {
+    if !args.folder.is_dir() {
+        return Err(CliError::NoRuns { path: args.folder.clone() });
+    }
+    let mut runs = listing::runs(&args.folder);
+    sort(&mut runs, args.sort);
+    if args.json {
+        return output::json(&json!({ "runs": runs.iter().map(Listed::to_json).collect::<Vec<Value>>() }));
+    }
+    if runs.is_empty() {
+        return Err(CliError::NoRuns { path: args.folder.clone() });
+    }
+    output::result(&table(&runs))
+}
+
+fn sort(runs: &mut [Listed], by: SortArg) {
+    let number = |listed: &Listed, of: fn(&Account) -> Option<f64>| listed.account.as_ref().ok().and_then(of);
+    // Runs without the number come last; equals stay in order of their paths.
+    let ascending = |runs: &mut [Listed], of: fn(&Account) -> Option<f64>| {
+        runs.sort_by(|a, b| {
+            let key = |listed: &Listed| number(listed, of).unwrap_or(f64::INFINITY);
+            key(a).total_cmp(&key(b))
+        });
+    };
+    match by {
+        SortArg::Run => {}
+        SortArg::State => {
+            runs.sort_by_key(|listed| listed.account.as_ref().map_or("unreadable", |run| run.state.word()))
+        }
+        SortArg::Knn => ascending(runs, |run| run.knn().map(|knn| -knn)),
+        SortArg::Loss => ascending(runs, |run| run.history.column("loss")?.last()),
+        SortArg::Step => ascending(runs, |run| Some(-(run.step as f64))),
+    }
+}
+
+fn table(runs: &[Listed]) -> String {
+    const TITLES: [&str; 8] = ["run", "state", "method", "network", "epoch", "kNN %", "loss", "verdict"];
+    let rows: Vec<[String; 8]> = runs.iter().map(row).collect();
+    let width = |column: usize| {
+        let longest = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        longest.max(TITLES[column].chars().count())
+    };
+    let widths: Vec<usize> = (0..TITLES.len()).map(width).collect();
+    let line = |cells: &[String]| {
+        let padded: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        padded.join("  ").trim_end().to_owned() + "\n"
+    };
+    let mut text = line(&TITLES.map(str::to_owned));
+    rows.iter().for_each(|row| text += &line(row));
+    text
+}
+
+fn row(listed: &Listed) -> [String; 8] {
+    let none = || "-".to_owned();
+    match &listed.account {
+        Err(error) => {
+            let why = text::shortened(&error.to_string(), VERDICT_LETTERS).into_owned();
+            [listed.place.clone(), "unreadable".to_owned(), none(), none(), none(), none(), none(), why]
+        }
+        Ok(run) => {
+            let loss = run.history.column("loss").and_then(|column| column.last());
+            [
+                listed.place.clone(),
+                run.state.word().to_owned(),
+                run.method(),
+                format!("{}/{}", run.recipe.arch(), run.recipe.patch_size()),
+                format!("{:.0}/{}", run.step as f64 / run.steps_per_epoch(), run.recipe.epochs()),
+                run.knn().map_or_else(none, |knn| format!("{knn:.1}")),
+                loss.map_or_else(none, |loss| format!("{loss:.3}")),
+                text::shortened(&run.verdict.words, VERDICT_LETTERS).into_owned(),
+            ]
+        }
+    }
+}

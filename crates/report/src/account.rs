@@ -1,0 +1,174 @@
+//! What there is to tell of a run: what it trains, on what, how far it is, what its numbers mean, and what became of them.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use ssl::health::{Course, Vitals};
+use ssl::recipe::{self, Recipe};
+use train::run::{Attempt, RunError, RunReader, RunResult, RunState};
+
+use crate::history::History;
+use crate::settings::{self, Setting};
+
+/// Why nothing can be told of a run.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// It is no run, or its files cannot be read.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// There is nothing to tell of.
+    #[error("no run is given")]
+    NoRun,
+}
+
+/// A run, as it is told of.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// What its folder is called.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// What became of it.
+    pub state: RunState,
+    /// What it trains.
+    pub recipe: Recipe,
+    /// Every setting, with where it came from.
+    pub settings: Vec<Setting>,
+    /// The last step that its log or its checkpoints tell of.
+    pub step: u64,
+    /// Its numbers over the steps.
+    pub history: History,
+    /// What it is worth, where it has ended.
+    pub result: Option<RunResult>,
+    /// What its last numbers mean.
+    pub verdict: Verdict,
+    /// Attempts before this one, which collapsed.
+    pub attempts: Vec<Attempt>,
+}
+
+/// How a run is doing, or has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether there is reason for joy, for patience, or for another run.
+    pub tone: Tone,
+    /// In a sentence.
+    pub words: String,
+}
+
+/// The mood of a verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// It has learnt something.
+    Good,
+    /// Nothing is wrong, and nothing is shown yet.
+    Open,
+    /// Something is wrong.
+    Bad,
+}
+
+impl Tone {
+    /// One word, which pages and scripts rely on.
+    pub fn word(self) -> &'static str {
+        match self {
+            Tone::Good => "good",
+            Tone::Open => "open",
+            Tone::Bad => "bad",
+        }
+    }
+}
+
+impl Account {
+    /// Reads a run. Its log is kept as `points` to twice as many points of each number.
+    pub fn of(path: &Path, points: usize) -> Result<Self, ReportError> {
+        let run = RunReader::open(path)?;
+        // Asked first: a run that ends while it is looked at has then written what is read below.
+        let activity = run.activity();
+        let recipe = recipe::of_run(&run)?;
+        let settings = settings::of(&recipe, &run.config()?.0);
+        let total = run.identity()?.map_or(recipe.total_steps(), |identity| identity.steps);
+        let result = run.result(total);
+        let (mut history, mut last) = (History::keeping(points), None);
+        run.each_record(|record| {
+            history.add(&record);
+            if record.get("loss").is_some() {
+                last = Some(record);
+            }
+        })?;
+        let step = history.last_step().max(run.last_saved()).unwrap_or(0);
+        let state = RunState::of(activity, result.as_ref());
+        let verdict = verdict(&recipe, &state, result.as_ref(), last.as_ref());
+        let attempts = run.attempts()?;
+        let (path, name) = (path.to_owned(), name_of(path));
+        Ok(Self { name, path, state, recipe, settings, step, history, result, verdict, attempts })
+    }
+
+    /// Steps of an epoch.
+    pub fn steps_per_epoch(&self) -> f64 {
+        self.recipe.steps_per_epoch().max(1) as f64
+    }
+
+    /// How much of it is done, from 0 to 1.
+    pub fn progress(&self) -> f64 {
+        (self.step as f64 / self.recipe.total_steps().max(1) as f64).clamp(0.0, 1.0)
+    }
+
+    /// The method in the field's words: `DINO-vMF`, `iBOT`.
+    pub fn method(&self) -> String {
+        let vmf = if self.recipe.prototypes().as_str() == "vmf" { "-vMF" } else { "" };
+        let name = match self.recipe.method().as_str() {
+            "dino" => "DINO",
+            "ibot" => "iBOT",
+            "msn" => "MSN",
+            other => other,
+        };
+        format!("{name}{vmf}")
+    }
+
+    /// The last accuracy of kNN in per cent, where there are labels.
+    pub fn knn(&self) -> Option<f64> {
+        let logged = || self.history.column("knn_top1").and_then(|column| column.last());
+        self.result.as_ref().and_then(|result| result.knn.as_ref()).map(|knn| knn.trained).or_else(logged)
+    }
+}
+
+/// The folder's own name, also where it is given as `.`.
+fn name_of(path: &Path) -> String {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let absolute = absolute.canonicalize().unwrap_or(absolute);
+    absolute
+        .file_name()
+        .map_or_else(|| "run".to_owned(), |name| text::escape_name(name.as_encoded_bytes()).into_owned())
+}
+
+fn verdict(recipe: &Recipe, state: &RunState, result: Option<&RunResult>, last: Option<&Value>) -> Verdict {
+    if let Some((word, words)) = result.and_then(|result| result.judgement.clone()) {
+        let tone = match word.as_str() {
+            "learnt" => Tone::Good,
+            "too_short" | "no_labels_healthy" | "not_judged" | "too_few_images" | "unfinished" => Tone::Open,
+            _ => Tone::Bad,
+        };
+        return Verdict { tone, words };
+    }
+    let course = Course::of(recipe);
+    let Some(record) = last else {
+        return Verdict { tone: Tone::Open, words: "Nothing is logged yet".to_owned() };
+    };
+    let step = record["step"].as_u64().unwrap_or(0);
+    let rank = record.get("feature_rank").and_then(Value::as_f64);
+    let found = Vitals::of_record(record, course.teacher_views)
+        .and_then(|vitals| course.in_words(course.verdict(step, &vitals, rank), &vitals, rank));
+    match (found, state) {
+        (Some(words), _) => Verdict { tone: Tone::Bad, words: capitalised(&words) },
+        (None, RunState::Running { .. }) => {
+            Verdict { tone: Tone::Open, words: "It is training, and nothing looks wrong".to_owned() }
+        }
+        (None, _) => {
+            Verdict { tone: Tone::Open, words: format!("It stopped at step {step}, and nothing looked wrong") }
+        }
+    }
+}
+
+fn capitalised(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
