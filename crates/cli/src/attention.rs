@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use data::{Source, sheet};
 use eval::attention::{Colors, Look, SHORT, Seen, heat, kept, lit, looks};
-use eval::memory::estimate_features;
-use eval::{EvalError, Network, Preparation, ReadOptions};
+use eval::memory::{Kept, estimate_features};
+use eval::{EvalError, Network, Pooling, Preparation, ReadOptions};
 use tensor::Device;
 use text::count;
 
@@ -101,7 +101,14 @@ fn check_memory(weights: &Weights, seen: Seen, device: &Device) -> Result<(), Cl
     };
     let config = weights.loaded.vit.config();
     let options = ReadOptions { batch_size: 1, channels: config.channels, ..Default::default() };
-    let need = estimate_features(config, &Preparation::Stretch(size), &options, 1, device.threads());
+    let need = estimate_features(
+        config,
+        &Preparation::Stretch(size),
+        &Pooling::default(),
+        &options,
+        (1, Kept::Batch),
+        device.threads(),
+    );
     memory::check_bytes(need, "smaller images (--image-size), or fewer --threads")
 }
 

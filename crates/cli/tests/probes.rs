@@ -52,12 +52,18 @@ fn a_network_is_probed_on_random_views_and_on_stored_features() {
         run(&["features", "--weights", &weights, "--data", DATA, "--split", split, "--out", out]).succeeded();
     }
     let stored = probe(&["--train", &train, "--test", &test]);
-    for key in ["top1", "top5", "best_rate", "results", "epochs", "settings", "weights_digest"] {
+    for key in ["top1", "top5", "best_rate", "results", "epochs", "weights_digest"] {
         assert_eq!(stored[key], fixed[key], "{key}");
     }
     let threads = probe(&["--train", &train, "--test", &test, "--threads", "1"]);
     assert_eq!(threads["results"], stored["results"], "the same on one thread");
-    // The same set of sixteen directions of both files would be judged on what it has learnt: there must be a test set.
+    // DINO's own features: class tokens of several blocks, or the class token with the mean of the patches.
+    let deep = probe(&["--weights", &weights, "--data", DATA, "--layers", "2", "--tokens", "both"]);
+    assert_eq!(deep["settings"]["features"]["layers"], "2");
+    assert_ne!(deep["epochs"], views["epochs"]);
+    let refused = run(&["eval", "linear", "--train", &train, "--test", &test, "--layers", "2"]).failed();
+    assert!(refused.contains("stored features"), "{refused}");
+    // Judged on what it has learnt, a probe would say nothing.
     assert!(run(&["eval", "linear", "--train", &train]).failed().contains("there are no test images"));
 }
 

@@ -68,7 +68,7 @@ pub fn looks(
     most: usize,
     each: &mut dyn FnMut(Look) -> Result<ControlFlow<()>, EvalError>,
 ) -> Result<Vec<BadSample>, EvalError> {
-    let Network { vit, weights, device, normalization } = network;
+    let Network { vit, weights, device, normalization, .. } = network;
     let config = vit.config();
     let Normalization { mean, deviation } =
         normalization.cloned().unwrap_or_else(|| Normalization::usual(config.channels));

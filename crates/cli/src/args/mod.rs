@@ -177,7 +177,7 @@ mod tests {
              --image-size 32 --device cpu --json",
             "eval knn --weights w --data d --k 10,20 --split all --precision f32 --json",
             "eval knn --train f.safetensors --test g.safetensors --k 20 --json",
-            "eval linear --weights w --data d --epochs 10 --rates 0.1,1 --no-augment --json",
+            "eval linear --weights w --data d --epochs 10 --rates 0.1,1 --layers 4 --tokens both --no-augment --json",
             "eval linear --train f.safetensors --test g.safetensors --ibot-rates --step-images 256 --seed 3",
             "eval mixture --train f.safetensors --test g.safetensors --components 20 --assignment hard --shared-kappa --json",
             "bench knn --train-images 1000 --test-images 100 --dim 8 --k 5 --threads 2 --json",

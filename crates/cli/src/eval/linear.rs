@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 
 use eval::linear::{LinearProgress, ProbeImages, probe, probe_images};
-use eval::{EvalError, LinearOptions, LinearResult, Network, Place, ReadOptions};
+use eval::{EvalError, LinearOptions, LinearResult, Network, Place, Pooling, ReadOptions};
 use serde_json::{Value, json};
 
 use super::record::{self, Evaluation};
 use super::sets::{self, Provenance, Seen};
 use crate::args::LinearArgs;
 use crate::error::CliError;
-use crate::features::{extract, orientation};
+use crate::features::{extract_pooled, orientation};
 use crate::output;
 use crate::progress::{Console, Meter};
 
@@ -30,16 +30,25 @@ pub fn run(args: &LinearArgs) -> Result<(), CliError> {
     if !opened.has_test() {
         return Err(EvalError::Empty { which: "test" }.into());
     }
+    let pooling = args.pooling.pooling();
+    if opened.seen().is_none() && pooling != Pooling::default() {
+        let (setting, value) = ("tokens, layers and norm", "given".to_owned());
+        let expected = "nothing with stored features, which are what they are".to_owned();
+        return Err(EvalError::Setting { setting, value, expected }.into());
+    }
     opened.warn_of_copies();
     let is_augmented = opened.seen().is_some() && !args.no_augment;
     let settings = json!({
         "rates": options.rates, "epochs": options.epochs, "step_images": options.batch_size,
         "momentum": options.momentum, "views": if is_augmented { "random" } else { "fixed" }, "seed": options.seed,
+        "features": opened.seen().map(|_| serde_json::Map::from_iter(
+            pooling.metadata().map(|(key, value)| (key.to_owned(), Value::from(value))),
+        )),
     });
     if let (Some(seen), true) = (opened.seen(), is_augmented) {
         return augmented(args, &options, settings, seen, opened.devices().0);
     }
-    let sets = opened.compute()?;
+    let sets = opened.compute_pooled(pooling)?;
     let Some(test) = &sets.test else { return Err(EvalError::Empty { which: "test" }.into()) };
     let result = watched(&options, sets.train.features.len(), |watch| {
         probe(&sets.train.features, &test.features, &options, Place::new(&sets.host, &sets.device), watch)
@@ -60,9 +69,10 @@ fn augmented(
 ) -> Result<(), CliError> {
     let Seen { weights, device, spec, input, workers, train, test } = seen;
     let Some(test) = test else { return Err(EvalError::Empty { which: "test" }.into()) };
-    let held_out = extract(weights, &**test, input, workers, device)?;
+    let held_out = extract_pooled(weights, &**test, input, args.pooling.pooling(), workers, device)?;
     let network = Network {
         normalization: Some(&weights.normalization),
+        pooling: args.pooling.pooling(),
         ..Network::new(&weights.loaded.vit, &weights.loaded.weights, device)
     };
     let mut read = ReadOptions { batch_size: input.batch_size as usize, ..Default::default() };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use data::{Copies, OpenError, Source, Split};
-use eval::{EvalError, Features, StoredFeatures, is_labelled, stored};
+use eval::{EvalError, Features, Pooling, StoredFeatures, is_labelled, stored};
 use serde_json::{Value, json};
 use tensor::Device;
 
@@ -14,7 +14,7 @@ use crate::args::{InputArgs, SetsArgs, SplitArg};
 use crate::description;
 use crate::device;
 use crate::error::CliError;
-use crate::features::extract;
+use crate::features::extract_pooled;
 use crate::images;
 use crate::weights::{self, Weights};
 
@@ -253,6 +253,11 @@ impl Opened<'_> {
 
     /// Computes the features, with a progress bar.
     pub fn compute(self) -> Result<Sets, CliError> {
+        self.compute_pooled(Pooling::default())
+    }
+
+    /// The same of these tokens. Stored features are what they are.
+    pub fn compute_pooled(self, pooling: Pooling) -> Result<Sets, CliError> {
         let Self { what, host, device } = self;
         match what {
             What::Stored { train, test } => {
@@ -267,7 +272,7 @@ impl Opened<'_> {
             }
             What::Images { weights, spec, input, workers, train, test } => {
                 let set = |source: &dyn Source| -> Result<Set, CliError> {
-                    let extraction = extract(&weights, source, input, workers, &device)?;
+                    let extraction = extract_pooled(&weights, source, input, pooling, workers, &device)?;
                     let (features, skipped) = (extraction.features, extraction.skipped.len());
                     Ok(Set { features, class_names: source.class_names().to_vec(), skipped })
                 };

@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use data::label_map;
-use eval::memory::estimate_features;
+use eval::memory::{Kept, estimate_features};
 use eval::video::{
     self, Part, Propagation, Score, Sequence, SequenceScore, Statistics, VideoScore, propagate, score_folder,
     score_masks,
 };
-use eval::{EvalError, Network, Preparation, ReadOptions};
+use eval::{EvalError, FeatureTokens, Network, Pooling, Preparation, ReadOptions};
 use serde_json::{Value, json};
 use tensor::Device;
 use text::count;
@@ -165,7 +165,14 @@ fn check_memory(weights: &Weights, device: &Device) -> Result<(), CliError> {
     }
     let config = weights.loaded.vit.config();
     let options = ReadOptions { batch_size: BATCH, channels: config.channels, ..Default::default() };
-    let need = estimate_features(config, &Preparation::Stretch(FRAME), &options, BATCH, device.threads());
+    let need = estimate_features(
+        config,
+        &Preparation::Stretch(FRAME),
+        &Pooling::of(FeatureTokens::Patches),
+        &options,
+        (BATCH, Kept::Batch),
+        device.threads(),
+    );
     memory::check_bytes(need, "a network with larger patches, or fewer --threads")
 }
 

@@ -31,7 +31,7 @@ pub fn describe(
     options: &ReadOptions,
     progress: &mut dyn FnMut(ReadProgress) -> ControlFlow<()>,
 ) -> Result<Extraction, EvalError> {
-    let Network { vit, weights, device, normalization } = network;
+    let Network { vit, weights, device, normalization, .. } = network;
     let config = vit.config();
     let (channels, (height, width), dim) = (config.channels, size, config.dim);
     let options = &ReadOptions { channels, ..*options };

@@ -177,7 +177,7 @@ fn features(
     (height, width): (usize, usize),
     sequence: &Sequence,
 ) -> Result<Vec<Patches<f32>>, EvalError> {
-    let Network { vit, weights, device, normalization } = network;
+    let Network { vit, weights, device, normalization, .. } = network;
     let config = vit.config();
     let usual = Normalization::usual(config.channels);
     let mut normalization = normalization.cloned().unwrap_or_else(|| usual.clone());

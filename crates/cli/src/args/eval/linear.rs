@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::SetsArgs;
 use crate::args::above_zero;
+use crate::args::network::PoolingArgs;
 
 /// `eval linear`.
 #[derive(Debug, Args)]
@@ -11,6 +12,9 @@ pub struct LinearArgs {
     /// What is judged.
     #[command(flatten)]
     pub sets: SetsArgs,
+    /// Which tokens make a feature.
+    #[command(flatten)]
+    pub pooling: PoolingArgs,
     /// Learning rates for a batch of 256, trained side by side [default: 1, 2 and 5 times 10^-4 to 10^-1, and 1]
     #[arg(long, value_name = "R,R", value_delimiter = ',', value_parser = above_zero)]
     pub rates: Vec<f64>,
@@ -39,6 +43,8 @@ pub struct LinearArgs {
 pub const EXAMPLES: &str = "\
 Examples:
   dino-vmf eval linear --weights runs/photos --data photos                    the published protocol: random views
+  dino-vmf eval linear --weights runs/photos --data photos --layers 4         DINO's protocol for ViT-S
+  dino-vmf eval linear --weights runs/photos --data photos --tokens both      and for ViT-B
   dino-vmf eval linear --weights runs/photos --data photos --no-augment       features computed once
   dino-vmf eval linear --train train.safetensors --test test.safetensors --epochs 50 --rates 0.01,0.1,1 --json
 
