@@ -54,6 +54,11 @@ impl DeviceArgs {
         self.choose_with(CudaOptions { residual, ..CudaOptions::default() })
     }
 
+    /// Opens the device of `--device`; a GPU in f32, as for evaluations.
+    pub fn choose_exact(&self) -> Result<Chosen, CliError> {
+        self.choose_with(CudaOptions { precision: CudaPrecision::F32, ..CudaOptions::default() })
+    }
+
     /// Opens the device of `--device`; a GPU with these options but for its number.
     fn choose_with(&self, options: CudaOptions) -> Result<Chosen, CliError> {
         let given = self.device.clone();

@@ -276,6 +276,9 @@ pub enum CliError {
         /// The file.
         path: PathBuf,
     },
+    /// A mixture of so many components as there are classes, where there are none.
+    #[error("the images have no classes to take the number of components from; say it with --components K")]
+    NoComponents,
     /// Features where weights are expected.
     #[error("{}: this file holds features, not a network; give the run or the weights that they came from", path.display())]
     FeaturesAsWeights {

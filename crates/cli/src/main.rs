@@ -92,6 +92,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Study(args) => return study::run(args),
         Command::Bench(BenchCommand::Step(args)) => bench::step::run(args)?,
         Command::Bench(BenchCommand::Data(args)) => bench::data::run(args)?,
+        Command::Bench(BenchCommand::Knn(args)) => bench::knn::run(args)?,
         Command::Doctor(args) => doctor::run(args)?,
     }
     Ok(ExitCode::SUCCESS)

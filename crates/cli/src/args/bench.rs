@@ -134,3 +134,34 @@ Examples:
 
 The views are DINO's: two global ones and the local ones. The loader runs as in training, with nothing that takes its
 batches but the clock. After that every operation is timed by itself, on one thread and on a sample of the images.";
+
+/// `bench knn`.
+#[derive(Debug, Args)]
+pub struct BenchKnnArgs {
+    /// Features that vote
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
+    pub train_images: u32,
+    /// Features that are classified
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
+    pub test_images: u32,
+    /// Values of a feature
+    #[arg(long, value_name = "D", default_value_t = 384, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub dim: u32,
+    /// Neighbours that vote
+    #[arg(long, value_name = "K", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub k: u32,
+    /// Where to compute; a GPU in f32.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Examples of `bench knn`.
+pub const KNN_EXAMPLES: &str = "\
+Examples:
+  dino-vmf bench knn
+  dino-vmf bench knn --train-images 1281167 --test-images 50000 --k 200 --json
+
+Features are random numbers. Measured is what `eval knn` does once it has them.";

@@ -11,14 +11,13 @@ mod recipe;
 mod report;
 mod study;
 
-pub use self::eval::{EvalCommand, FinetuneArgs, KnnArgs, RecipeArg, SetsArgs, VideoArgs};
+pub use self::eval::{
+    AssignmentArg, CopiesArgs, EvalCommand, FewShotArgs, FinetuneArgs, HeadArgs, KnnArgs, LinearArgs, MixtureArgs,
+    PrecisionArgs, PrototypesArg, PrototypesArgs, RecipeArg, RetrievalArgs, SetsArgs, TransferArgs, VideoArgs,
+};
 pub use self::report::{ReportArgs, RunsArgs, SortArg};
 pub use attention::AttentionArgs;
-pub use self::eval::{EvalCommand, FewShotArgs, KnnArgs, SetsArgs, TransferArgs};
-pub use self::eval::{
-    CopiesArgs, EvalCommand, HeadArgs, KnnArgs, PrecisionArgs, PrototypesArg, PrototypesArgs, RetrievalArgs, SetsArgs,
-};
-pub use bench::{BenchDataArgs, BenchStepArgs};
+pub use bench::{BenchDataArgs, BenchKnnArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
 pub use figure::{CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArgs};
 pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, PrecisionArg, SplitArg};
@@ -104,6 +103,9 @@ pub enum BenchCommand {
     /// Time the data loader: how many images a second it reads, decodes and turns into views, and where the time goes
     #[command(allow_negative_numbers = true, after_help = bench::DATA_EXAMPLES)]
     Data(BenchDataArgs),
+    /// Time the nearest-neighbour classifier on random features
+    #[command(allow_negative_numbers = true, after_help = bench::KNN_EXAMPLES)]
+    Knn(BenchKnnArgs),
 }
 
 /// Where and with how many threads to compute.
@@ -176,6 +178,10 @@ mod tests {
              --image-size 32 --device cpu --json",
             "eval knn --weights w --data d --k 10,20 --split all --precision f32 --json",
             "eval knn --train f.safetensors --test g.safetensors --k 20 --json",
+            "eval linear --weights w --data d --epochs 10 --rates 0.1,1 --layers 4 --tokens both --no-augment --json",
+            "eval linear --train f.safetensors --test g.safetensors --ibot-rates --step-images 256 --seed 3",
+            "eval mixture --train f.safetensors --test g.safetensors --components 20 --assignment hard --shared-kappa --json",
+            "bench knn --train-images 1000 --test-images 100 --dim 8 --k 5 --threads 2 --json",
             "eval video --davis d --masks m --sequences a,b --json",
             "eval video --davis d --weights w --save m --force --last-frames 7 --reach 12 --top-k 5",
             "attention --weights w --data d --out f --threshold 0.6",

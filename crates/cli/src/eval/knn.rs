@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use eval::{KnnOptions, KnnResult, knn};
+use eval::{KnnOptions, KnnResult, Place, knn};
 use serde_json::json;
 use text::count;
 
@@ -53,9 +53,10 @@ pub fn run(args: &KnnArgs) -> Result<(), CliError> {
             output::note(&format!("k: {}, as many neighbours as there are (the default is 10,20)", list(&options.ks)));
         }
     }
+    let place = Place::new(&sets.host, &sets.device);
     let results = match &sets.test {
-        Some(test) => knn::classify(bank, &test.features, &options, &sets.host)?,
-        None => knn::leave_one_out(bank, &options, &sets.host)?,
+        Some(test) => knn::classify(bank, &test.features, &options, place)?,
+        None => knn::leave_one_out(bank, &options, place)?,
     };
     if args.json {
         let rows: Vec<_> = results.iter().map(|r| json!({ "k": r.k, "top1": r.top1, "top5": r.top5 })).collect();

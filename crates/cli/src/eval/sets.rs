@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use data::source::{Published, PublishedSets};
 use data::{Copies, OpenError, Source, Split};
-use eval::{EvalError, Features, StoredFeatures, is_labelled, stored};
+use eval::{EvalError, Features, Pooling, StoredFeatures, is_labelled, stored};
 use serde_json::{Value, json};
 use tensor::Device;
 
@@ -15,7 +15,7 @@ use crate::args::{InputArgs, SetsArgs, SplitArg};
 use crate::description;
 use crate::device;
 use crate::error::CliError;
-use crate::features::extract;
+use crate::features::extract_pooled;
 use crate::images;
 use crate::weights::{self, Weights};
 
@@ -27,12 +27,31 @@ const REASONS: [&str; 4] = ["labels are not used", "no labels are used", "no lab
 pub struct Opened<'a> {
     what: What<'a>,
     host: Device,
+    device: Device,
+}
+
+/// A network and the images that it is to see.
+#[derive(Clone, Copy)]
+pub struct Seen<'a> {
+    /// The network.
+    pub weights: &'a Weights,
+    /// Where it computes.
+    pub device: &'a Device,
+    /// What `--data` says.
+    pub spec: &'a str,
+    /// What it sees of an image.
+    pub input: &'a InputArgs,
+    /// Threads that read.
+    pub workers: Option<usize>,
+    /// What is learnt from.
+    pub train: &'a Arc<dyn Source>,
+    /// What is held out.
+    pub test: Option<&'a Arc<dyn Source>>,
 }
 
 enum What<'a> {
     Images {
         weights: Box<Weights>,
-        device: Device,
         spec: &'a str,
         input: &'a InputArgs,
         workers: Option<usize>,
@@ -79,6 +98,8 @@ pub struct Sets {
     pub from: Provenance,
     /// Where to compute with them: the processor, with the threads that were asked for.
     pub host: Device,
+    /// The device that was asked for: the same, or a GPU.
+    pub device: Device,
 }
 
 /// Where features come from.
@@ -149,8 +170,9 @@ pub fn open<'a>(args: &'a SetsArgs, split: Option<SplitArg>) -> Result<Opened<'a
         let read = |path: &PathBuf| Ok::<_, EvalError>((path.clone(), Box::new(stored::read(path)?)));
         let train = read(args.train.as_ref().unwrap_or(&PathBuf::new()))?;
         let test = args.test.as_ref().map(read).transpose()?;
-        let host = Device::cpu(tensor::CpuOptions { threads: machine.thread_count()?, ..Default::default() })?;
-        return Ok(Opened { what: What::Stored { train, validation: None, test }, host });
+        let device = args.inference.open()?;
+        let host = machine.host(&device)?;
+        return Ok(Opened { what: What::Stored { train, validation: None, test }, host, device });
     };
     let device = args.inference.open()?;
     let weights = Box::new(weights::load(path, &args.input.network, &device)?);
@@ -170,8 +192,8 @@ pub fn open<'a>(args: &'a SetsArgs, split: Option<SplitArg>) -> Result<Opened<'a
         }
     }
     let (workers, host) = (machine.thread_count()?, machine.host(&device)?);
-    let what = What::Images { weights, device, spec, input: &args.input, workers, train, validation: None, test };
-    Ok(Opened { what, host })
+    let what = What::Images { weights, spec, input: &args.input, workers, train, validation: None, test };
+    Ok(Opened { what, host, device })
 }
 
 /// Opens a data set with splits of its own, in the folder that `--data` names; none for stored features.
@@ -183,8 +205,8 @@ pub fn open_published(args: &SetsArgs, set: Published, seed: u64) -> Result<Opti
     let weights = Box::new(weights::load(path, &args.input.network, &device)?);
     let (workers, host) = (machine.thread_count()?, machine.host(&device)?);
     let (input, test) = (&args.input, Some(test));
-    let what = What::Images { weights, device, spec, input, workers, train, validation, test };
-    Ok(Some(Opened { what, host }))
+    let what = What::Images { weights, spec, input, workers, train, validation, test };
+    Ok(Some(Opened { what, host, device }))
 }
 
 pub(super) fn check_labels(source: &dyn Source, which: &'static str) -> Result<(), CliError> {
@@ -263,10 +285,30 @@ impl Opened<'_> {
         }
     }
 
+    /// The network and its images; none of stored features.
+    pub fn seen(&self) -> Option<Seen<'_>> {
+        match &self.what {
+            What::Images { weights, spec, input, workers, train, test, .. } => {
+                Some(Seen { weights, device: &self.device, spec, input, workers: *workers, train, test: test.as_ref() })
+            }
+            What::Stored { .. } => None,
+        }
+    }
+
+    /// Where to compute with features: the host, and the device that was asked for.
+    pub fn devices(&self) -> (&Device, &Device) {
+        (&self.host, &self.device)
+    }
+
     /// Computes the features, with a progress bar.
     pub fn compute(self) -> Result<Sets, CliError> {
-        let host = self.host;
-        match self.what {
+        self.compute_pooled(Pooling::default())
+    }
+
+    /// The same of these tokens. Stored features are what they are.
+    pub fn compute_pooled(self, pooling: Pooling) -> Result<Sets, CliError> {
+        let Self { what, host, device } = self;
+        match what {
             What::Stored { train, validation, test } => {
                 let from = Provenance::of_stored(&train, validation.as_ref(), test.as_ref());
                 let set = |(_, stored): (PathBuf, Box<StoredFeatures>)| {
@@ -276,11 +318,11 @@ impl Opened<'_> {
                 let (train, validation, test) = (set(train), validation.map(set), test.map(set));
                 same_classes(&train, validation.as_ref())?;
                 same_classes(&train, test.as_ref())?;
-                Ok(Sets { train, validation, test, from, host })
+                Ok(Sets { train, validation, test, from, host, device })
             }
-            What::Images { weights, device, spec, input, workers, train, validation, test } => {
+            What::Images { weights, spec, input, workers, train, validation, test } => {
                 let set = |source: &dyn Source| -> Result<Set, CliError> {
-                    let extraction = extract(&weights, source, input, workers, &device)?;
+                    let extraction = extract_pooled(&weights, source, input, pooling, workers, &device)?;
                     let (features, skipped) = (extraction.features, extraction.skipped.len());
                     let names = features.indices.iter().map(|&index| source.name(index)).collect();
                     Ok(Set { features, names, class_names: source.class_names().to_vec(), skipped })
@@ -291,7 +333,7 @@ impl Opened<'_> {
                     [("train", Some(&*train)), ("validation", validation.as_deref()), ("test", test.as_deref())];
                 let sources: Vec<_> = sources.into_iter().filter_map(|(name, s)| Some((name, s?))).collect();
                 let from = Provenance::of_network(&weights, &device, spec, &sources);
-                Ok(Sets { train: sets.0, validation: sets.1, test: sets.2, from, host })
+                Ok(Sets { train: sets.0, validation: sets.1, test: sets.2, from, host, device })
             }
         }
     }

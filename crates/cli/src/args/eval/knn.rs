@@ -38,4 +38,4 @@ without --test. Top-1 is the share of images whose class gets the most votes, to
 the five with the most.
 
 Features are computed in f32 on every device; on a GPU --precision bf16 is faster and less exact. Neighbours are
-compared in f32, on the host.";
+compared in f32, on the GPU where features are computed in f32 there, otherwise on the host.";

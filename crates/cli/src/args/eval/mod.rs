@@ -1,37 +1,34 @@
 //! The flags of `eval`: a file for each protocol, and [`sets`] for what most of them judge.
 
-mod finetune;
 mod copies;
+mod fewshot;
+mod finetune;
 mod head;
 mod knn;
+mod linear;
+mod mixture;
 mod precision;
 mod prototypes;
 mod retrieval;
 mod sets;
+mod transfer;
 mod video;
 
 use clap::Subcommand;
 
-pub use finetune::{FinetuneArgs, RecipeArg};
 pub use copies::CopiesArgs;
+pub use fewshot::FewShotArgs;
+pub use finetune::{FinetuneArgs, RecipeArg};
 pub use head::{HeadArgs, PrototypesArg};
 pub use knn::KnnArgs;
+pub use linear::LinearArgs;
+pub use mixture::{AssignmentArg, MixtureArgs};
 pub use precision::PrecisionArgs;
 pub use prototypes::PrototypesArgs;
 pub use retrieval::RetrievalArgs;
 pub use sets::SetsArgs;
-pub use video::VideoArgs;
-mod fewshot;
-mod knn;
-mod sets;
-mod transfer;
-
-use clap::Subcommand;
-
-pub use fewshot::FewShotArgs;
-pub use knn::KnnArgs;
-pub use sets::SetsArgs;
 pub use transfer::TransferArgs;
+pub use video::VideoArgs;
 
 /// The evaluation protocols.
 #[derive(Debug, Subcommand)]
@@ -39,6 +36,12 @@ pub enum EvalCommand {
     /// Classify by the nearest neighbours among labelled images (the weighted kNN of DINO)
     #[command(allow_negative_numbers = true, after_help = knn::EXAMPLES)]
     Knn(KnnArgs),
+    /// Train a linear classifier on frozen features (the linear probes of DINO and iBOT)
+    #[command(allow_negative_numbers = true, after_help = linear::EXAMPLES)]
+    Linear(LinearArgs),
+    /// Fit a mixture of von Mises-Fisher distributions to features (movMF), beside the network's own prototypes
+    #[command(allow_negative_numbers = true, after_help = mixture::EXAMPLES)]
+    Mixture(MixtureArgs),
     /// Follow objects through videos with a network's patch features, or score masks made elsewhere (DAVIS-2017)
     #[command(allow_negative_numbers = true, after_help = video::EXAMPLES)]
     Video(VideoArgs),
