@@ -68,18 +68,15 @@ pub enum EvalError {
         /// The image.
         name: String,
     },
-    /// A mixture cannot be what was asked for.
+    /// A mixture that cannot be, or prototypes in too few dimensions for their log-normaliser.
     #[error(transparent)]
-    Mixture(#[from] vmf::Error),
+    Distribution(#[from] vmf::Error),
     /// The files of a retrieval benchmark.
     #[error(transparent)]
     Retrieval(#[from] crate::retrieval::RetrievalError),
     /// The folder of a copy-detection set.
     #[error(transparent)]
     Copies(#[from] crate::copies::CopySetError),
-    /// The prototypes are in too few dimensions for their log-normaliser.
-    #[error(transparent)]
-    Distribution(#[from] vmf::Error),
     /// The caller asked to stop.
     #[error("stopped on request")]
     Stopped,

@@ -111,9 +111,8 @@ pub fn rightly(
     test: Option<&Features>,
     k: usize,
     temperature: f64,
-    host: &Device,
+    place: Place<'_>,
 ) -> Result<Vec<bool>, EvalError> {
-    let place = Place::from(host);
     let options = KnnOptions { ks: vec![k], temperature };
     let judged = match test {
         Some(test) => {

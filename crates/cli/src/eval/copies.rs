@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use data::{Source, Split};
 use eval::copies::{CopySet, Whitening, describe, score};
-use eval::memory::estimate_features;
+use eval::memory::{Kept, estimate_features};
 use eval::retrieval::RetrievalError;
-use eval::{EvalError, Extraction, Features, Network, Preparation, ReadOptions, ReadProgress};
+use eval::{EvalError, Extraction, FeatureTokens, Features, Network, Pooling, Preparation, ReadOptions, ReadProgress};
 use serde_json::json;
 use tensor::Device;
 use text::count;
@@ -47,7 +47,8 @@ pub fn run(args: &CopiesArgs) -> Result<(), CliError> {
     if !device.is_gpu() {
         let read = ReadOptions { channels, ..options };
         let config = weights.loaded.vit.config();
-        let need = estimate_features(config, &Preparation::Stretch(size), &read, 2 * images, device.threads());
+        let (pooling, kept) = (Pooling::of(FeatureTokens::Both), (2 * images, Kept::All));
+        let need = estimate_features(config, &Preparation::Stretch(size), &pooling, &read, kept, device.threads());
         memory::check_bytes(need, memory::SMALLER_FEATURES)?;
     }
     let console = Console::new(images as u64);

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use tensor::Device;
 use vmf::{Assignment, FitOptions, MixtureFit, VmfMixture};
 
-use super::sphere;
 use super::record::{self, Evaluation};
 use super::sets::{self, Sets};
+use super::sphere;
 use crate::args::{AssignmentArg, MixtureArgs};
 use crate::error::CliError;
 use crate::output;

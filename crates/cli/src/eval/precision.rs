@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use eval::precision::{PrecisionBin, by_length, rank_correlation};
 use eval::prototypes::assign;
-use eval::{KnnOptions, knn};
+use eval::{KnnOptions, Place, knn};
 use serde_json::json;
 use text::count;
 
@@ -40,7 +40,7 @@ pub fn run(args: &PrecisionArgs) -> Result<(), CliError> {
     let judged = test.unwrap_or(train);
     let go_on = &mut |_, _| ControlFlow::Continue(());
     let chosen = assign(&head.loaded, head.kind(), head.temperature, judged, &device, go_on)?;
-    let rightly = knn::rightly(train, test, k, args.temperature, &sets.host)?;
+    let rightly = knn::rightly(train, test, k, args.temperature, Place::new(&sets.host, &sets.device))?;
     let lengths: Vec<f64> = chosen.prototypes.iter().map(|&prototype| head.lengths[prototype as usize]).collect();
     let found = by_length(&lengths, &rightly, bins);
     let all = 100.0 * rightly.iter().filter(|right| **right).count() as f64 / rightly.len() as f64;

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use eval::Pooling;
 use eval::prototypes::{Assignments, Duplicates, Spread, VoidSet, assign, duplicates};
 use serde_json::{Map, Value, json};
 use text::{count, thousands};
@@ -11,7 +12,7 @@ use super::record::{self, Evaluation};
 use super::sets::Provenance;
 use crate::args::PrototypesArgs;
 use crate::error::CliError;
-use crate::features::extract;
+use crate::features::extract_pooled;
 use crate::images;
 use crate::output;
 use crate::progress::{Console, Meter};
@@ -35,7 +36,8 @@ pub fn run(args: &PrototypesArgs) -> Result<(), CliError> {
         None => None,
         Some(source) => {
             let workers = args.inference.machine.thread_count()?;
-            let features = extract(&weights, &**source, &args.input, workers, &device)?.features;
+            let features =
+                extract_pooled(&weights, &**source, &args.input, Pooling::default(), workers, &device)?.features;
             let mut meter = Shown::new("image", features.len());
             let mut progress = |done, total| meter.show(done, total);
             Some(assign(&head.loaded, head.kind(), head.temperature, &features, &device, &mut progress)?)

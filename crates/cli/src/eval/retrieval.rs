@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use data::Source;
-use eval::memory::estimate_features;
+use eval::memory::{Kept, estimate_features};
 use eval::retrieval::{Benchmark, DEPTHS, GroundTruth, Part, Ranking, Score, SearchOptions, describe_images, score};
-use eval::{EvalError, Features, Network, Preparation, ReadOptions, ReadProgress};
+use eval::{EvalError, Features, Network, Pooling, Preparation, ReadOptions, ReadProgress};
 use serde_json::{Map, Value, json};
 use tensor::{CpuOptions, Device};
 use text::count;
@@ -99,7 +99,9 @@ fn check_memory(
     let (config, size) = (weights.loaded.vit.config(), (options.side, options.side));
     let batch_size = (TOKENS / config.tokens(size).max(1)).max(1);
     let read = ReadOptions { batch_size, workers: options.workers, channels: config.channels, ..Default::default() };
-    let need = estimate_features(config, &Preparation::Stretch(size), &read, truth.database.len(), device.threads());
+    let kept = (truth.database.len(), Kept::All);
+    let need =
+        estimate_features(config, &Preparation::Stretch(size), &Pooling::default(), &read, kept, device.threads());
     memory::check_bytes(need, "smaller images (--image-size)")
 }
 

@@ -272,7 +272,7 @@ impl Opened<'_> {
     /// The network that sees the images, and where it computes; none for stored features.
     pub fn network(&self) -> Option<(&Weights, &Device)> {
         match &self.what {
-            What::Images { weights, device, .. } => Some((weights, device)),
+            What::Images { weights, .. } => Some((weights, &self.device)),
             What::Stored { .. } => None,
         }
     }
