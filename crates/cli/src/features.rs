@@ -122,8 +122,19 @@ pub fn orientation(weights: &Weights, input: &InputArgs) -> Orientation {
     input.orientation.unwrap_or(weights.input.orientation)
 }
 
-/// Extracts features of these tokens with a progress bar, and names the images that cannot be read. `workers` threads read;
+/// Extracts class-token features with a progress bar, and names the images that cannot be read. `workers` threads read;
 /// one per core where not given.
+pub fn extract(
+    weights: &Weights,
+    source: &dyn Source,
+    input: &InputArgs,
+    workers: Option<usize>,
+    device: &Device,
+) -> Result<Extraction, CliError> {
+    extract_pooled(weights, source, input, Pooling::default(), workers, device)
+}
+
+/// The same of these tokens.
 pub fn extract_pooled(
     weights: &Weights,
     source: &dyn Source,

@@ -15,7 +15,7 @@ use crate::args::{InputArgs, SetsArgs, SplitArg};
 use crate::description;
 use crate::device;
 use crate::error::CliError;
-use crate::features::extract_pooled;
+use crate::features::{extract, extract_pooled};
 use crate::images;
 use crate::weights::{self, Weights};
 
@@ -302,11 +302,15 @@ impl Opened<'_> {
 
     /// Computes the features, with a progress bar.
     pub fn compute(self) -> Result<Sets, CliError> {
-        self.compute_pooled(Pooling::default())
+        self.compute_of(None)
     }
 
     /// The same of these tokens. Stored features are what they are.
     pub fn compute_pooled(self, pooling: Pooling) -> Result<Sets, CliError> {
+        self.compute_of(Some(pooling))
+    }
+
+    fn compute_of(self, pooling: Option<Pooling>) -> Result<Sets, CliError> {
         let Self { what, host, device } = self;
         match what {
             What::Stored { train, validation, test } => {
@@ -322,7 +326,10 @@ impl Opened<'_> {
             }
             What::Images { weights, spec, input, workers, train, validation, test } => {
                 let set = |source: &dyn Source| -> Result<Set, CliError> {
-                    let extraction = extract_pooled(&weights, source, input, pooling, workers, &device)?;
+                    let extraction = match pooling {
+                        Some(pooling) => extract_pooled(&weights, source, input, pooling, workers, &device)?,
+                        None => extract(&weights, source, input, workers, &device)?,
+                    };
                     let (features, skipped) = (extraction.features, extraction.skipped.len());
                     let names = features.indices.iter().map(|&index| source.name(index)).collect();
                     Ok(Set { features, names, class_names: source.class_names().to_vec(), skipped })
