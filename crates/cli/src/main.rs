@@ -35,6 +35,7 @@ mod terminal;
 mod time_budget;
 mod usage;
 mod views;
+mod watch;
 mod weights;
 
 use std::ffi::OsString;
@@ -84,6 +85,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Inspect(args) => inspect::run(args)?,
         Command::Report(args) => report::run(args)?,
         Command::Runs(args) => report::list(args)?,
+        Command::Watch(args) => watch::run(args)?,
         Command::Study(args) => return study::run(args),
         Command::Bench(BenchCommand::Step(args)) => bench::step::run(args)?,
         Command::Bench(BenchCommand::Data(args)) => bench::data::run(args)?,

@@ -8,12 +8,12 @@
 //! - [`curves`]: which numbers of a run are drawn together, and beside what.
 //! - [`page`]: one self-contained HTML file for a run, or for several side by side.
 //! - [`listing`]: all runs below a folder, a row each.
+//! - [`watch`]: the same pages served live, while runs train.
 //!
 //! Whatever a run holds (names of files, settings, numbers that are not finite) is shown as text and never read as markup.
 
 pub mod account;
 pub mod chart;
-
 pub mod curves;
 pub mod history;
 pub mod listing;
@@ -21,6 +21,7 @@ mod markup;
 pub mod page;
 pub mod scale;
 pub mod settings;
+pub mod watch;
 
 pub use account::{Account, ReportError};
 pub use chart::{Chart, Reference, Series};

@@ -8,6 +8,7 @@ mod network;
 mod recipe;
 mod report;
 mod study;
+mod watch;
 
 pub use self::eval::{EvalCommand, KnnArgs, SetsArgs};
 pub use self::report::{ReportArgs, RunsArgs, SortArg};
@@ -16,6 +17,7 @@ pub use export::{ExportArgs, TargetArg};
 pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, PrecisionArg, SplitArg};
 pub use recipe::{PretrainArgs, RecipeArgs, RecipeFlags, ViewsArgs};
 pub use study::StudyArgs;
+pub use watch::WatchArgs;
 
 use clap::{Args, Parser, Subcommand};
 use data::Orientation;
@@ -71,6 +73,9 @@ pub enum Command {
     /// List the runs below a folder, and how they are doing
     #[command(after_help = self::report::RUNS_EXAMPLES)]
     Runs(RunsArgs),
+    /// Serve the pages of runs live, on this machine, while they train
+    #[command(after_help = watch::EXAMPLES)]
+    Watch(WatchArgs),
     /// Train a whole grid of recipes, data and seeds, and make a table of it
     #[command(allow_negative_numbers = true, after_help = study::EXAMPLES)]
     Study(StudyArgs),
@@ -165,6 +170,8 @@ mod tests {
             "inspect w --json",
             "report runs/a runs/b --out report.html --force",
             "runs studies --json --sort knn",
+            "watch",
+            "watch studies --port 8080 --host ::1 --allow-stop",
             "bench step --arch vit_tiny --patch-size 16 --batch-size 8 --local-crops 6 --out-dim 4096 --steps 5 \
              --device cpu --json",
             "bench data --data d --batch-size 8 --local-crops 6 --workers 2 --seconds 3 --json",
