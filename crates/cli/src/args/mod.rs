@@ -10,6 +10,7 @@ mod network;
 mod recipe;
 mod report;
 mod study;
+mod watch;
 
 pub use self::eval::{
     AssignmentArg, CopiesArgs, EvalCommand, FewShotArgs, FinetuneArgs, HeadArgs, KnnArgs, LinearArgs, MixtureArgs,
@@ -23,6 +24,7 @@ pub use figure::{CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArg
 pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, PrecisionArg, SplitArg};
 pub use recipe::{PretrainArgs, RecipeArgs, RecipeFlags, ViewsArgs};
 pub use study::StudyArgs;
+pub use watch::WatchArgs;
 
 use clap::{Args, Parser, Subcommand};
 use data::Orientation;
@@ -84,6 +86,9 @@ pub enum Command {
     /// Draw a figure of the paper from your own runs, with its numbers beside it
     #[command(subcommand)]
     Figure(FigureCommand),
+    /// Serve the pages of runs live, on this machine, while they train
+    #[command(after_help = watch::EXAMPLES)]
+    Watch(WatchArgs),
     /// Train a whole grid of recipes, data and seeds, and make a table of it
     #[command(allow_negative_numbers = true, after_help = study::EXAMPLES)]
     Study(StudyArgs),
@@ -205,6 +210,8 @@ mod tests {
             "figure circle --component 90:20 --component -30:4:0.3 --out c.svg",
             "figure normalizer --dimensions 64,256 --out n.png --force",
             "figure curves a b --key loss --out c.svg",
+            "watch",
+            "watch studies --port 8080 --host ::1 --allow-stop",
             "bench step --arch vit_tiny --patch-size 16 --batch-size 8 --local-crops 6 --out-dim 4096 --steps 5 \
              --device cpu --json",
             "bench data --data d --batch-size 8 --local-crops 6 --workers 2 --seconds 3 --json",
