@@ -34,7 +34,7 @@ pub struct FigureOut {
 pub struct CircleArgs {
     /// A component: DEGREES:KAPPA, or DEGREES:KAPPA:WEIGHT; several times for several [default: the paper's two, 315:10 and
     /// 315:2]
-    #[arg(long, value_name = "D:K[:W]")]
+    #[arg(long, value_name = "D:K[:W]", allow_hyphen_values = true)]
     pub component: Vec<String>,
     /// Where it goes.
     #[command(flatten)]
