@@ -148,7 +148,7 @@ def main():
         worst = max(worst, abs(best - row["top1"]), abs(last - row["last_top1"]))
         print(f"rate {rate}: best {row['top1']:.2f} here, {best:.2f} PyTorch; last {row['last_top1']:.2f}, {last:.2f}")
     print(f"largest difference {worst:.3f} points")
-    sys.exit(worst > 0.2)
+    sys.exit(int(worst > 0.2))
 
 
 if __name__ == "__main__":
