@@ -168,6 +168,16 @@ pub enum CliError {
         /// Its name in the test images.
         test: String,
     },
+    /// Weights without a head where a protocol looks at one.
+    #[error(
+        "{}: holds a backbone and no projection head with prototypes; give the folder of a run, one of its checkpoints, or the \
+         full checkpoint of a training",
+        text::shown(path)
+    )]
+    NoHead {
+        /// The weights.
+        path: PathBuf,
+    },
     /// The work needs more memory than there is.
     #[error("this needs about {} of memory, and there is {total}. Ways out: {smaller}", bytes(*need))]
     TooLittleMemory {
@@ -321,6 +331,26 @@ pub enum CliError {
     /// A run of which nothing can be shown.
     #[error(transparent)]
     Report(#[from] report::ReportError),
+    /// Runs cannot be watched.
+    #[error(transparent)]
+    Watch(#[from] report::watch::WatchError),
+    /// The port that was asked for is taken.
+    #[error("--port {port}: {source}. Leave --port out to take a free one")]
+    Port {
+        /// The port.
+        port: u16,
+        /// What the system said.
+        source: report::watch::WatchError,
+    },
+    /// No folder to watch.
+    #[error(
+        "{}: there is no such folder; `dino-vmf watch FOLDER` watches another one, and `pretrain` makes runs/ by itself",
+        text::shown(path)
+    )]
+    NoFolder {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The page could not be written.
     #[error("{}: the page cannot be written: {source}. Nothing was changed", text::shown(path))]
     Page {

@@ -38,6 +38,7 @@ mod terminal;
 mod time_budget;
 mod usage;
 mod views;
+mod watch;
 mod weights;
 
 use std::ffi::OsString;
@@ -89,6 +90,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Report(args) => report::run(args)?,
         Command::Runs(args) => report::list(args)?,
         Command::Figure(command) => figure::run(command)?,
+        Command::Watch(args) => watch::run(args)?,
         Command::Study(args) => return study::run(args),
         Command::Bench(BenchCommand::Step(args)) => bench::step::run(args)?,
         Command::Bench(BenchCommand::Data(args)) => bench::data::run(args)?,

@@ -103,13 +103,14 @@ mod tests {
             said(check(false)).contains("a/0.png: exists already") && said(check(false)).contains("another --save")
         );
         check(true).unwrap();
+        let left: Vec<_> = fs::read_dir(out.join("a")).unwrap().collect();
+        assert_eq!(left.len(), 1, "trying leaves nothing behind");
+        fs::remove_file(out.join("a/0.png")).unwrap();
         fs::write(out.join("b/0.png"), "notes").unwrap();
         for force in [false, true] {
             assert!(said(check(force)).contains("is no picture"), "{force}");
         }
         assert_eq!(fs::read(out.join("b/0.png")).unwrap(), b"notes");
-        let left: Vec<_> = fs::read_dir(out.join("a")).unwrap().collect();
-        assert_eq!(left.len(), 1, "trying leaves nothing behind");
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights
     if let Some(HeadsFrom::Known(name)) = report.heads_from {
         output::note(&format!(
             "weights: the file does not say how many attention heads it has; taking {}, as every {name} of DINO and timm \
-             has. --heads N says otherwise",
+             has. --heads N (--attention-heads N of `export`) says otherwise",
             weights.loaded.vit.config().heads
         ));
     }

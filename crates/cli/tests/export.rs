@@ -180,3 +180,19 @@ fn weights_of_other_programs_are_told_of_and_converted() {
     let message = run(&["inspect", folder.path().to_str().unwrap()]).failed();
     assert!(message.contains("neither a run nor a folder with weights"), "{message}");
 }
+
+#[test]
+fn an_oblong_network_goes_only_where_it_is_computed_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    small(&run, &["--epochs", "1", "--global-size", "16x24"]).succeeded();
+    let run = run.to_str().unwrap();
+    let (timm, hf) = (folder.path().join("timm"), folder.path().join("hf"));
+    export(run, "timm", &timm, &[]).succeeded();
+    let ended = export(run, "hf", &hf, &[]).succeeded();
+    assert_eq!(json(&hf.join("config.json"))["image_size"], serde_json::json!([16, 24]));
+    // Images of 16 pixels are seen whole, and so is an oblong input: squeezed, as theirs do it too.
+    assert_eq!(json(&hf.join("preprocessor_config.json"))["size"], serde_json::json!({ "height": 16, "width": 24 }));
+    assert_eq!(json(&timm.join("config.json"))["pretrained_cfg"]["crop_mode"], "squash");
+    assert!(!ended.err.contains("preprocessor_config.json is written"), "{}", ended.err);
+}

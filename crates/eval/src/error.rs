@@ -68,9 +68,9 @@ pub enum EvalError {
         /// The image.
         name: String,
     },
-    /// A mixture cannot be what was asked for.
+    /// A mixture that cannot be, or prototypes in too few dimensions for their log-normaliser.
     #[error(transparent)]
-    Mixture(#[from] vmf::Error),
+    Distribution(#[from] vmf::Error),
     /// The files of a retrieval benchmark.
     #[error(transparent)]
     Retrieval(#[from] crate::retrieval::RetrievalError),

@@ -101,6 +101,39 @@ pub fn leave_one_out<'a>(
     run(features, features, k, options, place.into(), Exclude::Itself)
 }
 
+/// Whether each image is classified rightly with `k` neighbours: the test images by the training images, or, without test
+/// images, each training image by all others.
+///
+/// # Panics
+/// As [`classify`].
+pub fn rightly(
+    train: &Features,
+    test: Option<&Features>,
+    k: usize,
+    temperature: f64,
+    place: Place<'_>,
+) -> Result<Vec<bool>, EvalError> {
+    let options = KnnOptions { ks: vec![k], temperature };
+    let judged = match test {
+        Some(test) => {
+            options.check(train.len())?;
+            judge(train, test, k, &options, place, Exclude::Nothing)?
+        }
+        None => {
+            options.check(train.len().saturating_sub(1))?;
+            judge(train, train, k, &options, place, Exclude::Itself)?
+        }
+    };
+    Ok(judged.iter().map(|of_image| of_image.iter().all(|right| right.top1)).collect())
+}
+
+/// Whether a label is among those that are predicted.
+#[derive(Clone, Copy)]
+struct Right {
+    top1: bool,
+    top5: bool,
+}
+
 fn run(
     train: &Features,
     test: &Features,
@@ -109,26 +142,40 @@ fn run(
     place: Place<'_>,
     exclude: Exclude,
 ) -> Result<Vec<KnnResult>, EvalError> {
+    let judged = judge(train, test, k, options, place, exclude)?;
+    let percent = |is_right: &dyn Fn(&Vec<Right>) -> bool| {
+        100.0 * judged.iter().filter(|of_image| is_right(of_image)).count() as f64 / judged.len() as f64
+    };
+    let result = |(i, &k): (usize, &usize)| KnnResult {
+        k,
+        top1: percent(&|of_image| of_image[i].top1),
+        top5: percent(&|of_image| of_image[i].top5),
+    };
+    Ok(options.ks.iter().enumerate().map(result).collect())
+}
+
+/// For every test image, and each number of neighbours, whether it is classified rightly.
+fn judge(
+    train: &Features,
+    test: &Features,
+    k: usize,
+    options: &KnnOptions,
+    place: Place<'_>,
+    exclude: Exclude,
+) -> Result<Vec<Vec<Right>>, EvalError> {
     let (labelled_train, labelled_test) = Labelled::both(train, test)?;
     let (train_labels, test_labels) = (labelled_train.labels(), labelled_test.labels());
     let classes = labelled_train.classes() as u64;
-    let is_right = |row: usize, neighbors: &[Neighbor]| -> Vec<(bool, bool)> {
+    let of_image = |row: usize, neighbors: &[Neighbor]| -> Vec<Right> {
         let with_k = |&k: &usize| {
             let votes = votes(&neighbors[..k], train_labels, options.temperature);
             let predicted = best_classes(votes, TOP5.min(k), classes);
             let right = test_labels[row];
-            (predicted.first() == Some(&right), predicted.contains(&right))
+            Right { top1: predicted.first() == Some(&right), top5: predicted.contains(&right) }
         };
         options.ks.iter().map(with_k).collect()
     };
-    let judged = nearest(place, train, test, k, exclude, is_right)?;
-    let percent = |right: usize| 100.0 * right as f64 / judged.len() as f64;
-    let result = |(i, &k): (usize, &usize)| KnnResult {
-        k,
-        top1: percent(judged.iter().filter(|row| row[i].0).count()),
-        top5: percent(judged.iter().filter(|row| row[i].1).count()),
-    };
-    Ok(options.ks.iter().enumerate().map(result).collect())
+    nearest(place, train, test, k, exclude, of_image)
 }
 
 /// Classes of the neighbours with the sum of their weights, in the order of the first vote.

@@ -10,6 +10,7 @@
 //! - [`linear`]: linear classifiers on frozen features, all learning rates side by side.
 //! - [`mixture`]: a mixture of von Mises-Fisher distributions fitted to features, and a network's prototypes as one.
 //! - [`copies`]: Copydays: which original is this a copy of?
+//! - [`prototypes`]: which of a head's prototypes are one, which are used, how concentrated they are; [`precision`]: kNN by that.
 //! - [`retrieval`]: revisited Oxford and Paris: ground truth, rankings, mAP.
 //! - [`finetune`]: a classifier trained together with the backbone, by the recipes of BEiT and DeiT.
 //! - [`memory`]: how much of it features take.
@@ -37,7 +38,9 @@ mod neighbors;
 mod normalization;
 pub mod online;
 pub mod pooling;
+pub mod precision;
 pub mod prepare;
+pub mod prototypes;
 mod reading;
 pub mod retrieval;
 pub mod save;

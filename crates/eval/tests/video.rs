@@ -43,7 +43,7 @@ fn published_masks_score_what_the_benchmark_says() {
         let [object] = &sequence.objects[..] else { panic!("one object: {sequence:?}") };
         let (j, f) = (object.j, object.f);
         for (found, want) in [j.mean, j.recall, j.decay, f.mean, f.recall, f.decay].into_iter().zip(want) {
-            assert!((found - want).abs() < 1e-6, "{}: {found} {want}", sequence.name);
+            assert!((found - want).abs() < 1e-9, "{}: {found} {want}", sequence.name);
         }
     }
     let overall = scores.overall();

@@ -119,3 +119,26 @@ fn a_flipped_bit_in_a_tensor_of_an_archive_is_noticed() {
     let message = WeightsFile::open(&path).unwrap().read(&tensor).unwrap_err().to_string();
     assert!(message.contains("checksum") && message.contains("blocks.0.mlp.fc1.weight"), "{message}");
 }
+
+#[test]
+fn a_configuration_of_another_network_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, at) = (self::folder().join("hf_vit"), |name: &str| folder.path().join(name));
+    for name in ["model.safetensors", "config.json"] {
+        std::fs::copy(from.join(name), at(name)).unwrap();
+    }
+    std::fs::copy(from.join("model.safetensors"), at("mine.safetensors")).unwrap();
+    let options = LoadOptions::default();
+    WeightsFile::open(folder.path()).unwrap().vit_config(&options).unwrap();
+    // A file of another name merely lies beside it.
+    let error = WeightsFile::open(&at("mine.safetensors")).unwrap().vit_config(&options).unwrap_err();
+    assert!(matches!(error, WeightsError::Heads { .. }), "{error}");
+    let config: Value = serde_json::from_slice(&std::fs::read(from.join("config.json")).unwrap()).unwrap();
+    for (theirs, ours) in [("hidden_size", "`width`"), ("num_hidden_layers", "`depth`")] {
+        let mut other = config.clone();
+        other[theirs] = (config[theirs].as_u64().unwrap() * 2).into();
+        std::fs::write(at("config.json"), other.to_string()).unwrap();
+        let error = WeightsFile::open(folder.path()).unwrap().vit_config(&options).unwrap_err().to_string();
+        assert!(error.contains(ours) && error.contains("its tensors are those of a network with"), "{error}");
+    }
+}

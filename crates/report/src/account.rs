@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use ssl::health::{Course, Vitals};
 use ssl::recipe::{self, Recipe};
-use train::run::{Attempt, RunError, RunReader, RunResult, RunState};
+use train::run::{Activity, Attempt, RunError, RunReader, RunResult, RunState};
 
 use crate::history::History;
 use crate::settings::{self, Setting};
@@ -83,10 +83,6 @@ impl Account {
         let run = RunReader::open(path)?;
         // Asked first: a run that ends while it is looked at has then written what is read below.
         let activity = run.activity();
-        let recipe = recipe::of_run(&run)?;
-        let settings = settings::of(&recipe, &run.config()?.0);
-        let total = run.identity()?.map_or(recipe.total_steps(), |identity| identity.steps);
-        let result = run.result(total);
         let (mut history, mut last) = (History::keeping(points), None);
         run.each_record(|record| {
             history.add(&record);
@@ -94,9 +90,24 @@ impl Account {
                 last = Some(record);
             }
         })?;
+        Self::with_log(&run, activity, history, last.as_ref())
+    }
+
+    /// The same of a run whose log was read already: what it holds, and its last record with a loss.
+    pub(crate) fn with_log(
+        run: &RunReader,
+        activity: Option<Activity>,
+        history: History,
+        last: Option<&Value>,
+    ) -> Result<Self, ReportError> {
+        let path = run.root();
+        let recipe = recipe::of_run(run)?;
+        let settings = settings::of(&recipe, &run.config()?.0);
+        let total = run.identity()?.map_or(recipe.total_steps(), |identity| identity.steps);
+        let result = run.result(total);
         let step = history.last_step().max(run.last_saved()).unwrap_or(0);
         let state = RunState::of(activity, result.as_ref());
-        let verdict = verdict(&recipe, &state, result.as_ref(), last.as_ref());
+        let verdict = verdict(&recipe, &state, result.as_ref(), last);
         let attempts = run.attempts()?;
         let (path, name) = (path.to_owned(), name_of(path));
         Ok(Self { name, path, state, recipe, settings, step, history, result, verdict, attempts })
@@ -132,7 +143,7 @@ impl Account {
 }
 
 /// The folder's own name, also where it is given as `.`.
-fn name_of(path: &Path) -> String {
+pub(crate) fn name_of(path: &Path) -> String {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let absolute = absolute.canonicalize().unwrap_or(absolute);
     absolute

@@ -45,7 +45,12 @@ impl History {
             let number = match value {
                 Value::Number(number) => number.as_f64().unwrap_or(f64::NAN),
                 // How a log writes what is not finite.
-                Value::String(text) if matches!(text.as_str(), "NaN" | "inf" | "-inf") => f64::NAN,
+                Value::String(text) => match text.as_str() {
+                    "NaN" => f64::NAN,
+                    "inf" => f64::INFINITY,
+                    "-inf" => f64::NEG_INFINITY,
+                    _ => continue,
+                },
                 _ => continue,
             };
             if self.columns.len() >= MOST_COLUMNS && !self.columns.contains_key(key) {

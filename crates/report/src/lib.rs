@@ -9,12 +9,12 @@
 //! - [`figure`]: the paper's figures, as drawings with their numbers beside them.
 //! - [`page`]: one self-contained HTML file for a run, or for several side by side.
 //! - [`listing`]: all runs below a folder, a row each.
+//! - [`watch`]: the same pages served live, while runs train.
 //!
 //! Whatever a run holds (names of files, settings, numbers that are not finite) is shown as text and never read as markup.
 
 pub mod account;
 pub mod chart;
-
 pub mod curves;
 pub mod figure;
 pub mod history;
@@ -23,6 +23,7 @@ mod markup;
 pub mod page;
 pub mod scale;
 pub mod settings;
+pub mod watch;
 
 pub use account::{Account, ReportError};
 pub use chart::{Chart, Reference, Series};

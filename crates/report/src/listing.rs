@@ -26,16 +26,21 @@ pub struct Listed {
 
 /// All runs below a folder, in order of their paths. Links are not followed, nor is anything looked for within a run.
 pub fn runs(folder: &Path) -> Vec<Listed> {
-    let (mut found, mut left) = (Vec::new(), MOST_FOLDERS);
-    find(folder, DEPTH, &mut left, &mut found);
-    found.sort();
     let listed = |path: PathBuf| {
         let place = path.strip_prefix(folder).unwrap_or(&path);
         let place = if place.as_os_str().is_empty() { &path } else { place };
         let place = text::escape_name(place.as_os_str().as_encoded_bytes()).into_owned();
         Listed { place, account: Account::of(&path, POINTS) }
     };
-    found.into_iter().map(listed).collect()
+    folders(folder).into_iter().map(listed).collect()
+}
+
+/// Where they are, in the same order.
+pub(crate) fn folders(folder: &Path) -> Vec<PathBuf> {
+    let (mut found, mut left) = (Vec::new(), MOST_FOLDERS);
+    find(folder, DEPTH, &mut left, &mut found);
+    found.sort();
+    found
 }
 
 fn find(folder: &Path, depth: usize, left: &mut usize, found: &mut Vec<PathBuf>) {

@@ -12,8 +12,8 @@ use crate::markup::escape;
 use crate::scale::shown;
 use crate::settings::{From, Setting};
 
-const STYLE: &str = include_str!("assets/page.css");
-const SCRIPT: &str = include_str!("assets/page.js");
+pub(crate) const STYLE: &str = include_str!("assets/page.css");
+pub(crate) const SCRIPT: &str = include_str!("assets/page.js");
 /// How a page of this program begins, by which it is known from any other.
 pub const FIRST_LINE: &str = "<!doctype html><!-- dino-vmf report -->";
 /// Nothing is fetched, whatever stands in a page.
@@ -53,7 +53,7 @@ pub fn page(runs: &[Account], sections: &[Section]) -> Result<String, ReportErro
 fn of_run(run: &Account, sections: &[Section]) -> String {
     let mut html = head(run, "h1");
     html += &tiles(run);
-    html += &charts(&curves::of_run(run));
+    html += &charts(&figures(&curves::of_run(run)));
     for section in sections {
         _ = write!(html, "<h2>{}</h2>\n{}", escape(&section.title), section.html);
     }
@@ -64,7 +64,7 @@ fn of_runs(runs: &[Account], sections: &[Section]) -> String {
     let mut html = format!("<h1>{} runs side by side</h1>\n", runs.len());
     html += &differences(runs);
     html += &summary(runs);
-    html += &charts(&curves::of_runs(runs));
+    html += &charts(&figures(&curves::of_runs(runs)));
     for section in sections {
         _ = write!(html, "<h2>{}</h2>\n{}", escape(&section.title), section.html);
     }
@@ -74,7 +74,7 @@ fn of_runs(runs: &[Account], sections: &[Section]) -> String {
 }
 
 /// What a run is, and first of all how it did.
-fn head(run: &Account, heading: &str) -> String {
+pub(crate) fn head(run: &Account, heading: &str) -> String {
     let (tone, words) = (run.verdict.tone.word(), escape(&run.verdict.words));
     let facts = run.recipe.facts();
     let source = run.recipe.source().unwrap_or("images that are not named");
@@ -100,7 +100,7 @@ fn head(run: &Account, heading: &str) -> String {
     html
 }
 
-fn tiles(run: &Account) -> String {
+pub(crate) fn tiles(run: &Account) -> String {
     let mut tiles: Vec<(String, String)> = Vec::new();
     let percent = |value: f64| format!("{value:.1} %");
     match run.result.as_ref().and_then(|result| result.knn.as_ref()) {
@@ -127,16 +127,20 @@ fn tiles(run: &Account) -> String {
     format!("<ul class=\"tiles\">{}</ul>\n", tiles.iter().map(tile).collect::<String>())
 }
 
-fn charts(charts: &[Chart]) -> String {
-    let figures: String = charts.iter().map(Chart::figure).collect();
+pub(crate) fn charts(figures: &str) -> String {
     format!(
         "<h2>Curves</h2>\n<p class=\"tools\" hidden><label>Smoothing <input type=\"range\" min=\"1\" max=\"40\" value=\"1\"></label></p>\n\
-         <div class=\"charts\">\n{figures}</div>\n"
+         <div class=\"charts\" data-part=\"charts\">\n{figures}</div>\n"
     )
 }
 
+/// The charts alone.
+pub(crate) fn figures(charts: &[Chart]) -> String {
+    charts.iter().map(Chart::figure).collect()
+}
+
 /// The settings: what was given and derived, with reasons; what is as always, folded away.
-fn recipe(run: &Account) -> String {
+pub(crate) fn recipe(run: &Account) -> String {
     let row = |setting: &Setting| {
         let (key, value, why) = (escape(&setting.key), escape(&setting.value), escape(&setting.why));
         format!("<tr><td><code>{key}</code></td><td class=\"value\">{value}</td><td>{why}</td></tr>\n")
@@ -152,7 +156,7 @@ fn recipe(run: &Account) -> String {
 }
 
 /// The settings in which runs differ, which is what a comparison is about.
-fn differences(runs: &[Account]) -> String {
+pub(crate) fn differences(runs: &[Account]) -> String {
     let mut keys: Vec<&str> = Vec::new();
     runs.iter().flat_map(|run| &run.settings).for_each(|setting| {
         if !keys.contains(&setting.key.as_str()) {
@@ -184,7 +188,7 @@ fn differences(runs: &[Account]) -> String {
 }
 
 /// The last numbers of several runs, a row each.
-fn summary(runs: &[Account]) -> String {
+pub(crate) fn summary(runs: &[Account]) -> String {
     let mut rows = String::new();
     for run in runs {
         let last = |key: &str| run.history.column(key).and_then(|column| column.last()).map_or("-".to_owned(), shown);

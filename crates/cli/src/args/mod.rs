@@ -10,9 +10,11 @@ mod network;
 mod recipe;
 mod report;
 mod study;
+mod watch;
 
 pub use self::eval::{
-    AssignmentArg, EvalCommand, FinetuneArgs, KnnArgs, LinearArgs, MixtureArgs, RecipeArg, SetsArgs, VideoArgs,
+    AssignmentArg, CopiesArgs, EvalCommand, FewShotArgs, FinetuneArgs, HeadArgs, KnnArgs, LinearArgs, MixtureArgs,
+    PrecisionArgs, PrototypesArg, PrototypesArgs, RecipeArg, RetrievalArgs, SetsArgs, TransferArgs, VideoArgs,
 };
 pub use self::report::{ReportArgs, RunsArgs, SortArg};
 pub use attention::AttentionArgs;
@@ -22,6 +24,7 @@ pub use figure::{CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArg
 pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, PrecisionArg, SplitArg};
 pub use recipe::{PretrainArgs, RecipeArgs, RecipeFlags, ViewsArgs};
 pub use study::StudyArgs;
+pub use watch::WatchArgs;
 
 use clap::{Args, Parser, Subcommand};
 use data::Orientation;
@@ -83,6 +86,9 @@ pub enum Command {
     /// Draw a figure of the paper from your own runs, with its numbers beside it
     #[command(subcommand)]
     Figure(FigureCommand),
+    /// Serve the pages of runs live, on this machine, while they train
+    #[command(after_help = watch::EXAMPLES)]
+    Watch(WatchArgs),
     /// Train a whole grid of recipes, data and seeds, and make a table of it
     #[command(allow_negative_numbers = true, after_help = study::EXAMPLES)]
     Study(StudyArgs),
@@ -185,6 +191,16 @@ mod tests {
             "eval video --davis d --weights w --save m --force --last-frames 7 --reach 12 --top-k 5",
             "attention --weights w --data d --out f --threshold 0.6",
             "attention --weights w --data d --out f --frames --images 9 --image-size 480x480",
+            "eval fewshot --weights w --data d --shots 1,2,5 --percent 1 --splits 3 --seed 1 --strength 0.075 --json",
+            "eval fewshot --train f.safetensors --test g.safetensors --lists l --json",
+            "eval transfer --weights w --data d --dataset pets --select holdout --metric top1 --json",
+            "eval transfer --train f.safetensors --validation v.safetensors --test g.safetensors --strengths 0.1,1 --json",
+            "eval retrieval --gnd g.pkl --ranks r.npy --json",
+            "eval retrieval --gnd g.pkl --weights w --data d --image-size 224 --single-scale --crop-queries --json",
+            "eval copies --weights w --data d --distractors e --whiten f --json",
+            "eval prototypes --weights w --json",
+            "eval prototypes --weights w --data d --split all --thresholds 0.9,0.99 --prototypes vmf --tau 0.04",
+            "eval precision --weights w --data d --bins 5 --k 20 --json",
             "export --weights w --to dino --out f --heads",
             "export --weights w --to onnx --out f.onnx --which student --image-size 40x80 --force",
             "inspect w",
@@ -194,6 +210,8 @@ mod tests {
             "figure circle --component 90:20 --component -30:4:0.3 --out c.svg",
             "figure normalizer --dimensions 64,256 --out n.png --force",
             "figure curves a b --key loss --out c.svg",
+            "watch",
+            "watch studies --port 8080 --host ::1 --allow-stop",
             "bench step --arch vit_tiny --patch-size 16 --batch-size 8 --local-crops 6 --out-dim 4096 --steps 5 \
              --device cpu --json",
             "bench data --data d --batch-size 8 --local-crops 6 --workers 2 --seconds 3 --json",

@@ -1,6 +1,11 @@
 //! What a result says of itself: which evaluation it is of, with which settings, of which weights and data. Enough to tell
 //! whether two numbers may be compared.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use random::StableHash;
 use serde_json::{Map, Value, json};
 
 use super::sets::{Provenance, Sets};
@@ -37,4 +42,16 @@ pub fn of_sets(evaluation: Evaluation, settings: Value, sets: &Sets, results: Va
     object["test_images"] = json!(sets.judged());
     object["skipped"] = json!(sets.skipped());
     object
+}
+
+/// Tells the bytes of a file from others; none where they cannot be read any more. For files that have been read already: others may
+/// be pipes.
+pub fn file_digest(path: &Path) -> Option<String> {
+    let (mut file, mut hash, mut piece) = (File::open(path).ok()?, StableHash::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut piece).ok()? {
+            0 => return Some(format!("{:016x}", hash.finish())),
+            read => hash.write(&piece[..read]),
+        }
+    }
 }

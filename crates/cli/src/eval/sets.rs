@@ -2,9 +2,10 @@
 //!
 //! [`open`] finds out what there is, so that settings can be checked against it; [`Opened::compute`] does what takes time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use data::source::{Published, PublishedSets};
 use data::{Copies, OpenError, Source, Split};
 use eval::{EvalError, Features, Pooling, StoredFeatures, is_labelled, stored};
 use serde_json::{Value, json};
@@ -55,10 +56,12 @@ enum What<'a> {
         input: &'a InputArgs,
         workers: Option<usize>,
         train: Arc<dyn Source>,
+        validation: Option<Arc<dyn Source>>,
         test: Option<Arc<dyn Source>>,
     },
     Stored {
         train: (PathBuf, Box<StoredFeatures>),
+        validation: Option<(PathBuf, Box<StoredFeatures>)>,
         test: Option<(PathBuf, Box<StoredFeatures>)>,
     },
 }
@@ -74,6 +77,8 @@ impl std::fmt::Debug for What<'_> {
 pub struct Set {
     /// The vectors with their labels.
     pub features: Features,
+    /// The image of each row, where they are known.
+    pub names: Vec<String>,
     /// The name of each class, where they are known.
     pub class_names: Vec<String>,
     /// Images that could not be read.
@@ -85,6 +90,8 @@ pub struct Set {
 pub struct Sets {
     /// What is learnt from.
     pub train: Set,
+    /// What settings are chosen on; none where the data has nothing for that.
+    pub validation: Option<Set>,
     /// What is held out; none where the data has nothing held out.
     pub test: Option<Set>,
     /// Where they come from.
@@ -125,9 +132,14 @@ impl Provenance {
     }
 
     /// Of stored features: their files, what they hold, and what they say of their weights.
-    fn of_stored(train: &(PathBuf, Box<StoredFeatures>), test: Option<&(PathBuf, Box<StoredFeatures>)>) -> Self {
+    fn of_stored(
+        train: &(PathBuf, Box<StoredFeatures>),
+        validation: Option<&(PathBuf, Box<StoredFeatures>)>,
+        test: Option<&(PathBuf, Box<StoredFeatures>)>,
+    ) -> Self {
         let shown = |(path, _): &(PathBuf, Box<StoredFeatures>)| text::shown(path).to_string();
         let mut digests = serde_json::Map::from_iter([("train".to_owned(), digest(train.1.digest))]);
+        digests.extend(validation.map(|validation| ("validation".to_owned(), digest(validation.1.digest))));
         digests.extend(test.map(|test| ("test".to_owned(), digest(test.1.digest))));
         let said = |key: &str| train.1.metadata.get(key).cloned();
         let entries = vec![
@@ -160,7 +172,7 @@ pub fn open<'a>(args: &'a SetsArgs, split: Option<SplitArg>) -> Result<Opened<'a
         let test = args.test.as_ref().map(read).transpose()?;
         let device = args.inference.open()?;
         let host = machine.host(&device)?;
-        return Ok(Opened { what: What::Stored { train, test }, host, device });
+        return Ok(Opened { what: What::Stored { train, validation: None, test }, host, device });
     };
     let device = args.inference.open()?;
     let weights = Box::new(weights::load(path, &args.input.network, &device)?);
@@ -180,8 +192,21 @@ pub fn open<'a>(args: &'a SetsArgs, split: Option<SplitArg>) -> Result<Opened<'a
         }
     }
     let (workers, host) = (machine.thread_count()?, machine.host(&device)?);
-    let what = What::Images { weights, spec, input: &args.input, workers, train, test };
+    let what = What::Images { weights, spec, input: &args.input, workers, train, validation: None, test };
     Ok(Opened { what, host, device })
+}
+
+/// Opens a data set with splits of its own, in the folder that `--data` names; none for stored features.
+pub fn open_published(args: &SetsArgs, set: Published, seed: u64) -> Result<Option<Opened<'_>>, CliError> {
+    let (Some(path), Some(spec)) = (&args.weights, &args.data) else { return Ok(None) };
+    let machine = &args.inference.machine;
+    let PublishedSets { train, validation, test } = set.open(Path::new(spec), seed)?;
+    let device = args.inference.open()?;
+    let weights = Box::new(weights::load(path, &args.input.network, &device)?);
+    let (workers, host) = (machine.thread_count()?, machine.host(&device)?);
+    let (input, test) = (&args.input, Some(test));
+    let what = What::Images { weights, spec, input, workers, train, validation, test };
+    Ok(Some(Opened { what, host, device }))
 }
 
 pub(super) fn check_labels(source: &dyn Source, which: &'static str) -> Result<(), CliError> {
@@ -212,6 +237,22 @@ fn same_classes(train: &Set, test: Option<&Set>) -> Result<(), CliError> {
 }
 
 impl Opened<'_> {
+    /// Adds stored features of images that settings are chosen on. Data says for itself whether it has such images.
+    pub fn with_validation(mut self, path: Option<&PathBuf>) -> Result<Self, CliError> {
+        if let (What::Stored { validation, .. }, Some(path)) = (&mut self.what, path) {
+            *validation = Some((path.clone(), Box::new(stored::read(path)?)));
+        }
+        Ok(self)
+    }
+
+    /// Lets the network see images from edge to edge of their shorter side, rather than the centre of a somewhat larger one.
+    pub fn seen_whole(mut self) -> Self {
+        if let What::Images { weights, .. } = &mut self.what {
+            weights.input.whole = true;
+        }
+        self
+    }
+
     /// Images that are learnt from, some of which may turn out to be unreadable.
     pub fn train_images(&self) -> usize {
         match &self.what {
@@ -228,6 +269,14 @@ impl Opened<'_> {
         }
     }
 
+    /// The network that sees the images, and where it computes; none for stored features.
+    pub fn network(&self) -> Option<(&Weights, &Device)> {
+        match &self.what {
+            What::Images { weights, .. } => Some((weights, &self.device)),
+            What::Stored { .. } => None,
+        }
+    }
+
     /// Looks for held-out images that are training images too, and warns of them. Stored features do not tell.
     pub fn warn_of_copies(&self) -> Option<Copies> {
         match &self.what {
@@ -239,7 +288,7 @@ impl Opened<'_> {
     /// The network and its images; none of stored features.
     pub fn seen(&self) -> Option<Seen<'_>> {
         match &self.what {
-            What::Images { weights, spec, input, workers, train, test } => {
+            What::Images { weights, spec, input, workers, train, test, .. } => {
                 Some(Seen { weights, device: &self.device, spec, input, workers: *workers, train, test: test.as_ref() })
             }
             What::Stored { .. } => None,
@@ -264,30 +313,34 @@ impl Opened<'_> {
     fn compute_of(self, pooling: Option<Pooling>) -> Result<Sets, CliError> {
         let Self { what, host, device } = self;
         match what {
-            What::Stored { train, test } => {
-                let from = Provenance::of_stored(&train, test.as_ref());
+            What::Stored { train, validation, test } => {
+                let from = Provenance::of_stored(&train, validation.as_ref(), test.as_ref());
                 let set = |(_, stored): (PathBuf, Box<StoredFeatures>)| {
-                    let StoredFeatures { features, class_names, .. } = *stored;
-                    Set { features, class_names, skipped: 0 }
+                    let StoredFeatures { features, names, class_names, .. } = *stored;
+                    Set { features, names, class_names, skipped: 0 }
                 };
-                let (train, test) = (set(train), test.map(set));
+                let (train, validation, test) = (set(train), validation.map(set), test.map(set));
+                same_classes(&train, validation.as_ref())?;
                 same_classes(&train, test.as_ref())?;
-                Ok(Sets { train, test, from, host, device })
+                Ok(Sets { train, validation, test, from, host, device })
             }
-            What::Images { weights, spec, input, workers, train, test } => {
+            What::Images { weights, spec, input, workers, train, validation, test } => {
                 let set = |source: &dyn Source| -> Result<Set, CliError> {
                     let extraction = match pooling {
                         Some(pooling) => extract_pooled(&weights, source, input, pooling, workers, &device)?,
                         None => extract(&weights, source, input, workers, &device)?,
                     };
                     let (features, skipped) = (extraction.features, extraction.skipped.len());
-                    Ok(Set { features, class_names: source.class_names().to_vec(), skipped })
+                    let names = features.indices.iter().map(|&index| source.name(index)).collect();
+                    Ok(Set { features, names, class_names: source.class_names().to_vec(), skipped })
                 };
-                let sets = (set(&*train)?, test.as_deref().map(set).transpose()?);
-                let sources = [("train", Some(&*train)), ("test", test.as_deref())];
+                let of = |source: &Option<Arc<dyn Source>>| source.as_deref().map(set).transpose();
+                let sets = (set(&*train)?, of(&validation)?, of(&test)?);
+                let sources =
+                    [("train", Some(&*train)), ("validation", validation.as_deref()), ("test", test.as_deref())];
                 let sources: Vec<_> = sources.into_iter().filter_map(|(name, s)| Some((name, s?))).collect();
                 let from = Provenance::of_network(&weights, &device, spec, &sources);
-                Ok(Sets { train: sets.0, test: sets.1, from, host, device })
+                Ok(Sets { train: sets.0, validation: sets.1, test: sets.2, from, host, device })
             }
         }
     }
@@ -301,7 +354,8 @@ impl Sets {
 
     /// Images that could not be read.
     pub fn skipped(&self) -> usize {
-        self.train.skipped + self.test.as_ref().map_or(0, |test| test.skipped)
+        let others = self.validation.iter().chain(&self.test);
+        self.train.skipped + others.map(|set| set.skipped).sum::<usize>()
     }
 
     /// How the features were computed, in words that follow a comma.

@@ -165,14 +165,8 @@ fn check_memory(weights: &Weights, device: &Device) -> Result<(), CliError> {
     }
     let config = weights.loaded.vit.config();
     let options = ReadOptions { batch_size: BATCH, channels: config.channels, ..Default::default() };
-    let need = estimate_features(
-        config,
-        &Preparation::Stretch(FRAME),
-        &Pooling::of(FeatureTokens::Patches),
-        &options,
-        (BATCH, Kept::Batch),
-        device.threads(),
-    );
+    let (pooling, frames) = (Pooling::of(FeatureTokens::Patches), (BATCH, Kept::Batch));
+    let need = estimate_features(config, &Preparation::Stretch(FRAME), &pooling, &options, frames, device.threads());
     memory::check_bytes(need, "a network with larger patches, or fewer --threads")
 }
 

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
+use files::Replacement;
 use model::{Readout, Tokens, VitConfig};
 use onnx::Value;
 use onnx::vit::{Tensors, VitGraph};
@@ -88,21 +89,12 @@ pub fn write(args: &ExportArgs, weights: &Weights, out: &Path) -> Result<(), Cli
     model.metadata = said(weights).into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     let writer = onnx::Writer::new(&model).map_err(ExportError::from)?;
     let failed = |source| ExportError::Io { path: text::shown(out).into_owned(), source };
-    let (mut file, unfinished) = files::create_unfinished(out).map_err(failed)?;
-    let written = {
-        let mut buffered = io::BufWriter::with_capacity(1 << 20, &mut file);
-        writer.write_to(&mut buffered).and_then(|()| buffered.flush()).map_err(|source| failed(source).into())
-    };
-    let compared = written.and_then(|()| compare(&unfinished, weights, image));
-    let placed = compared.and_then(|distance| {
-        std::fs::rename(&unfinished, out).map(|()| distance).map_err(|source| failed(source).into())
-    });
-    drop(file);
-    if placed.is_err() {
-        _ = files::remove_if_there(&unfinished);
-    }
-    let distance = placed?;
-    files::sync_folder_of(out).map_err(failed)?;
+    let mut file = Replacement::begin(out).map_err(failed)?;
+    writer.write_to(&mut file).map_err(failed)?;
+    // On the disk before it is read back and gets its name: a power cut must not leave an empty file in its place.
+    file.sync().map_err(failed)?;
+    let distance = compare(file.unfinished(), weights, held.density.as_ref(), image)?;
+    file.finish().map_err(failed)?;
     let outputs: Vec<&str> = model.graph.outputs.iter().map(|output| output.name.as_str()).collect();
     output::result(&format!(
         "{}: {} bytes, for images of {}x{}, outputs {}; run on an image, it differs from this program by {distance:.0e}",
@@ -134,7 +126,12 @@ fn positions(weights: &Weights, (height, width): (usize, usize)) -> Vec<f32> {
 }
 
 /// The largest relative difference between the file's outputs and ours; an error where it is one.
-fn compare(path: &Path, weights: &Weights, (height, width): (usize, usize)) -> Result<f32, CliError> {
+fn compare(
+    path: &Path,
+    weights: &Weights,
+    density: Option<&Density>,
+    (height, width): (usize, usize),
+) -> Result<f32, CliError> {
     let shown = text::shown(path).into_owned();
     let different = |what: String| CliError::from(ExportError::Different { path: shown.clone(), what });
     let config = weights.loaded.vit.config();
@@ -162,11 +159,14 @@ fn compare(path: &Path, weights: &Weights, (height, width): (usize, usize)) -> R
         }
         most = most.max(distance);
     }
-    for name in ["kappa", "log_density"] {
-        let values = outputs.get(name).and_then(Value::as_f32);
-        if values.is_some_and(|values| values.iter().any(|x| !x.is_finite())) {
-            return Err(different(format!("its output `{name}` is not finite")));
-        }
+    if let Some(density) = density {
+        let ours = density.at(class, &device).map_err(|error| different(error.to_string()))?;
+        let theirs = |name| outputs.get(name).and_then(Value::as_f32).unwrap_or(&[]);
+        let (&[log_density], &[kappa]) = (theirs("log_density"), theirs("kappa")) else {
+            return Err(different("it does not give one `kappa` and one `log_density` for an image".to_owned()));
+        };
+        let distance = ours.difference(log_density.into(), kappa.into(), TOLERANCE.into()).map_err(different)?;
+        most = most.max(distance as f32);
     }
     Ok(most)
 }

@@ -3,6 +3,7 @@
 //! What is written is read back from where it was written and compared with the network it came from; only then it takes the
 //! place that was asked for.
 
+mod dino;
 mod graph;
 mod hugging_face;
 mod mixture;
@@ -10,9 +11,7 @@ mod place;
 mod timm;
 mod verify;
 
-use std::path::Path;
-
-use model::weights::{HuggingFaceModel, OutLayout, WeightsFile};
+use model::weights::{HuggingFaceModel, OutLayout};
 use tensor::{CpuOptions, Device};
 
 use crate::args::{ExportArgs, TargetArg};
@@ -105,7 +104,7 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
     match args.to {
         TargetArg::Dino => {
             let out = output_file::check(&args.out, Kind::Weights, args.force, &inputs)?;
-            dino(args, &load(args)?, &out)
+            dino::write(args, &load(args)?, &out)
         }
         TargetArg::Onnx => {
             let out = output_file::check(&args.out, Kind::Onnx, args.force, &inputs)?;
@@ -121,10 +120,11 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
             let folder = Folder::check(&args.out, &hugging_face::FILES, args.force, &inputs)?;
             let weights = load(args)?;
             let model = HuggingFaceModel::of(weights.loaded.vit.config());
-            let configs = vec![
-                ("config.json", hugging_face::config(&weights, model)?),
-                ("preprocessor_config.json", hugging_face::preprocessor(&weights)),
-            ];
+            let mut configs = vec![("config.json", hugging_face::config(weights.loaded.vit.config(), model)?)];
+            match hugging_face::preprocessor(&weights.input, &weights.normalization) {
+                Some(config) => configs.push(("preprocessor_config.json", config)),
+                None => output::note(hugging_face::NO_PREPROCESSOR),
+            }
             let usage = hugging_face::usage(&args.out, model);
             into_folder(args, &weights, folder, OutLayout::HuggingFace(model), configs, &usage)
         }
@@ -142,58 +142,6 @@ fn load(args: &ExportArgs) -> Result<Weights, CliError> {
 /// What the files say of the network in their metadata.
 fn said(weights: &Weights) -> Description {
     description::of_export(weights)
-}
-
-/// One safetensors file in DINO's names.
-fn dino(args: &ExportArgs, weights: &Weights, out: &Path) -> Result<(), CliError> {
-    let bytes = if args.heads {
-        with_heads(weights)?
-    } else {
-        let mut bytes = Vec::new();
-        let written = weights.loaded.write_outgoing(OutLayout::Dino, said(weights), &mut |w| w.write_to(&mut bytes));
-        written.map_err(ExportError::from)?;
-        bytes
-    };
-    let failed = |source| ExportError::Io { path: text::shown(out).into_owned(), source };
-    let (file, unfinished) = files::create_unfinished(out).map_err(failed)?;
-    let checked = std::fs::write(&unfinished, &bytes)
-        .map_err(|source| CliError::from(failed(source)))
-        .and_then(|()| verify::weights(&unfinished, weights));
-    let placed = checked.and_then(|()| std::fs::rename(&unfinished, out).map_err(|source| failed(source).into()));
-    drop(file);
-    if placed.is_err() {
-        _ = files::remove_if_there(&unfinished);
-    }
-    placed?;
-    files::sync_folder_of(out).map_err(failed)?;
-    output::result(&format!("{}: {} bytes, read back and equal bit for bit", text::shown(&args.out), bytes.len()))
-}
-
-/// The file of a backbone and its head: `backbone.` and `head.` before the names, as in DINO's checkpoints.
-fn with_heads(weights: &Weights) -> Result<Vec<u8>, CliError> {
-    use files::safetensors::{Content, Dtype, TensorToWrite, Writer};
-    let mut file = WeightsFile::open(&weights.path)?;
-    let head = file.head(weights.loaded.report.role);
-    if head.is_empty() {
-        return Err(ExportError::NoHead { path: text::shown(&weights.path).into_owned() }.into());
-    }
-    let mut tensors: Vec<(String, Vec<usize>, Vec<f32>)> = Vec::new();
-    for tensor in weights.loaded.outgoing(OutLayout::Dino) {
-        tensors.push((format!("backbone.{}", tensor.name), tensor.shape.clone(), tensor.values()));
-    }
-    for (name, tensor) in head.into_iter().filter(|(_, tensor)| tensor.element.is_float()) {
-        let values = file.read(&tensor)?.into_f32();
-        tensors.push((format!("head.{name}"), tensor.shape, values));
-    }
-    let to_write = tensors.iter().map(|(name, shape, values)| TensorToWrite {
-        name,
-        dtype: Dtype::F32,
-        shape,
-        content: Content::stream(|out| values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))),
-    });
-    let format = ("format", "pt".to_owned());
-    let writer = Writer::new(to_write.collect(), [format].into_iter().chain(said(weights)));
-    Ok(writer.and_then(|writer| writer.to_bytes()).map_err(ExportError::from)?)
 }
 
 /// A folder with weights and configurations.

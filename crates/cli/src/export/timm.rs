@@ -28,6 +28,8 @@ pub fn config(weights: &Weights) -> Value {
     let normalization = &weights.normalization;
     let (seen_height, seen_width) = weights.input.size;
     let crop = if weights.input.whole { 1.0 } else { 224.0 / 256.0 };
+    // The whole of an oblong input is squeezed into it; anything else keeps its aspect.
+    let mode = if weights.input.whole && seen_height != seen_width { "squash" } else { "center" };
     json!({
         "architecture": "vit_small_patch16_224",
         "num_classes": 0,
@@ -41,7 +43,7 @@ pub fn config(weights: &Weights) -> Value {
             "fixed_input_size": true,
             "interpolation": "bicubic",
             "crop_pct": crop,
-            "crop_mode": "center",
+            "crop_mode": mode,
             "mean": decimal(&normalization.mean),
             "std": decimal(&normalization.deviation),
             "num_classes": 0,

@@ -6,6 +6,7 @@ use model::weights::{LoadOptions, WeightsFile};
 use tensor::ops::{PixelData, Pixels};
 
 use super::ExportError;
+use super::dino::HeadTensor;
 use crate::error::CliError;
 use crate::output;
 use crate::weights::Weights;
@@ -32,10 +33,7 @@ pub fn weights(path: &Path, original: &Weights) -> Result<(), CliError> {
     for (spec, tensor) in loaded.layout.specs().iter().zip(loaded.weights.iter()) {
         let there = read.layout.find(&spec.name).map(|id| read.weights[id].to_f32());
         let here = tensor.to_f32();
-        let is_same = there.is_some_and(|there| {
-            there.len() == here.len() && there.iter().zip(&here).all(|(a, b)| a.to_bits() == b.to_bits())
-        });
-        if !is_same {
+        if !there.is_some_and(|there| is_same(&there, &here)) {
             return Err(different(format!("what was read back as {} is not what was written", spec.name)));
         }
     }
@@ -62,6 +60,30 @@ pub fn weights(path: &Path, original: &Weights) -> Result<(), CliError> {
     }
 }
 
+/// An error unless the file has just this head, bit for bit, where a program that reads it looks for it.
+pub fn head(path: &Path, original: &[HeadTensor]) -> Result<(), CliError> {
+    let different =
+        |what: String| CliError::from(ExportError::Different { path: text::shown(path).into_owned(), what });
+    let mut file = WeightsFile::open(path)?;
+    let found = file.head(None);
+    if found.len() != original.len() {
+        return Err(different(format!("its head has {} tensors, and {} were written", found.len(), original.len())));
+    }
+    for (name, tensor) in found {
+        let name = format!("head.{name}");
+        let written = original.iter().find(|written| written.name == name && written.shape == tensor.shape);
+        let there = file.read(&tensor)?.into_f32();
+        if !written.is_some_and(|written| is_same(&there, &written.values)) {
+            return Err(different(format!("what was read back as {name} is not what was written")));
+        }
+    }
+    Ok(())
+}
+
+fn is_same(there: &[f32], here: &[f32]) -> bool {
+    there.len() == here.len() && there.iter().zip(here).all(|(a, b)| a.to_bits() == b.to_bits())
+}
+
 /// The values of an image: fixed, of the size that normalised pixels have, and without structure.
 pub fn pixels((height, width): (usize, usize), channels: usize) -> Vec<f64> {
     let mut state = 0x9e37_79b9_u32;
@@ -83,4 +105,38 @@ pub fn largest_difference(here: &[f32], there: &[f32]) -> f32 {
     let differences = here.iter().zip(there).map(|(a, b)| (a - b).abs());
     // A difference that is no number is the largest.
     differences.fold(0.0, |most: f32, d| if d.is_nan() { f32::INFINITY } else { most.max(d) }) / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_that_is_not_what_was_written_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let tensor = |name: &str, values: &[f32]| HeadTensor {
+            name: format!("head.{name}"),
+            shape: vec![values.len()],
+            values: values.to_vec(),
+        };
+        let written = [tensor("mlp.0.bias", &[1.0, -0.0]), tensor("mlp.2.bias", &[3.0])];
+        let bytes: Vec<Vec<u8>> =
+            written.iter().map(|held| held.values.iter().flat_map(|value| value.to_le_bytes()).collect()).collect();
+        let views = written.iter().zip(&bytes).map(|(held, bytes)| {
+            (
+                held.name.as_str(),
+                safetensors::tensor::TensorView::new(safetensors::Dtype::F32, held.shape.clone(), bytes).unwrap(),
+            )
+        });
+        std::fs::write(&path, safetensors::serialize(views, None).unwrap()).unwrap();
+        head(&path, &written).unwrap();
+        for other in [
+            vec![tensor("mlp.0.bias", &[1.0, 0.0]), tensor("mlp.2.bias", &[3.0])],
+            vec![tensor("mlp.0.bias", &[1.0, -0.0]), tensor("mlp.4.bias", &[3.0])],
+            vec![tensor("mlp.0.bias", &[1.0, -0.0])],
+        ] {
+            assert!(head(&path, &other).is_err());
+        }
+    }
 }

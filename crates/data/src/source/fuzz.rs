@@ -5,7 +5,7 @@ use super::{
     Census, Split, SyntheticSettings, annotations, cache, cifar, gzip, idx, list, parquet, pattern, published, tar,
 };
 use crate::Image;
-use crate::decode::{DecodeLimits, Decoder};
+use crate::decode::{DecodeLimits, Decoder, decode_labels};
 use std::io;
 
 /// A tar archive, as it is and with the checksums of headers put right, which chance would hardly ever do.
@@ -69,13 +69,14 @@ pub fn gzip(bytes: &[u8]) {
 /// Numbers of channels that networks ask for: each takes other ways through the decoders.
 const CHANNELS: [usize; 3] = [3, 1, 4];
 
-/// An image file, to every number of channels. An image of 67 megapixels is allowed and would leave a fuzzer with one
+/// An image file, to every number of channels and as a map of labels. An image of 67 megapixels is allowed and would leave a fuzzer with one
 /// input a second; that memory stays bounded up to there is what the tests of hostile files are for.
 pub fn image(bytes: &[u8]) {
     let limits = DecodeLimits { pixels: 1 << 20, memory: 64 << 20, file_bytes: 5 << 20 };
     for channels in CHANNELS {
         _ = Decoder::new(limits, channels).decode(bytes, &mut Image::black(1, 1, channels));
     }
+    _ = decode_labels(bytes, &limits);
 }
 
 /// An image file of one format: the bytes with its signature in front, which chance would hardly ever keep.

@@ -85,6 +85,8 @@ pub struct StrengthScore {
     pub strength: f64,
     /// Accuracy on the images that the fit has not seen; with folds, their mean.
     pub accuracy: Accuracy,
+    /// The objective of [`crate::logistic`] at its end; with folds, their mean.
+    pub objective: f64,
 }
 
 /// The result.
@@ -224,12 +226,14 @@ struct Choice {
 impl Choice {
     fn new(options: &TransferOptions, problems: usize) -> Self {
         let accuracy = Accuracy { top1: 0.0, mean_per_class: 0.0 };
-        let scores = options.strengths.iter().map(|&strength| StrengthScore { strength, accuracy }).collect();
+        let scores =
+            options.strengths.iter().map(|&strength| StrengthScore { strength, accuracy, objective: 0.0 }).collect();
         let starts = vec![Vec::new(); options.strengths.len()];
         Self { scores, starts, problems: problems as f64, fits: 0, converged: 0 }
     }
 
     fn add(&mut self, fit: &Fit, accuracy: Accuracy) {
+        self.scores[fit.strength].objective += fit.objective / self.problems;
         let mean = &mut self.scores[fit.strength].accuracy;
         mean.top1 += accuracy.top1 / self.problems;
         mean.mean_per_class += accuracy.mean_per_class / self.problems;

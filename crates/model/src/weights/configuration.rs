@@ -8,11 +8,18 @@ use serde_json::Value;
 use super::error::WeightsError;
 use super::small_json;
 
+/// What the names of weights that a configuration belongs to begin with.
+const OF_A_FOLDER: [&str; 4] = ["model.", "model-", "pytorch_model.", "pytorch_model-"];
+
 /// Keys of a weights file's metadata and what the configuration in the same folder says of them. Nothing where there is
-/// none, or one of another kind of program.
+/// none, or one of another kind of program; and nothing for a file of another name, which merely lies beside one.
 pub(super) fn beside(path: &Path) -> Result<Vec<(&'static str, String)>, WeightsError> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if !OF_A_FOLDER.iter().any(|beginning| name.starts_with(beginning)) {
+        return Ok(Vec::new());
+    }
     let config = path.with_file_name("config.json");
-    let Some(value) = small_json::read(&config)? else { return Ok(Vec::new()) };
+    let Some(value) = small_json::read::<Value>(&config)? else { return Ok(Vec::new()) };
     if value.get("pretrained_cfg").is_some() {
         return Ok(of_timm(&value));
     }
@@ -29,6 +36,11 @@ pub(super) fn beside(path: &Path) -> Result<Vec<(&'static str, String)>, Weights
 
 fn of_hugging_face(config: &Value, preprocessor: &Value) -> Vec<(&'static str, String)> {
     let mut said = Vec::new();
+    // Held against the tensors: the rest of a configuration of another network would be believed.
+    said.extend(numbers(
+        config,
+        [("hidden_size", "width"), ("num_hidden_layers", "depth"), ("patch_size", "patch_size")],
+    ));
     said.extend(config["num_attention_heads"].as_u64().map(|heads| ("heads", heads.to_string())));
     said.extend(size(&config["image_size"]).map(|size| ("image_size", size)));
     said.extend(config["layer_norm_eps"].as_f64().map(|epsilon| ("norm_epsilon", format!("{epsilon:e}"))));
@@ -39,10 +51,19 @@ fn of_hugging_face(config: &Value, preprocessor: &Value) -> Vec<(&'static str, S
 fn of_timm(config: &Value) -> Vec<(&'static str, String)> {
     let (pretrained, arguments) = (&config["pretrained_cfg"], &config["model_args"]);
     let mut said = vec![("positions", "antialiased".to_owned())];
+    said.extend(numbers(arguments, [("embed_dim", "width"), ("depth", "depth"), ("patch_size", "patch_size")]));
     said.extend(arguments["num_heads"].as_u64().map(|heads| ("heads", heads.to_string())));
     said.extend(size(&arguments["img_size"]).map(|size| ("image_size", size)));
     said.extend(normalization(&pretrained["mean"], &pretrained["std"]));
     said
+}
+
+/// Whole numbers in a configuration, by our names for them.
+fn numbers<'a>(
+    config: &'a Value,
+    names: [(&'a str, &'static str); 3],
+) -> impl Iterator<Item = (&'static str, String)> + 'a {
+    names.into_iter().filter_map(|(theirs, ours)| Some((ours, config[theirs].as_u64()?.to_string())))
 }
 
 /// One number for both sides, or height and width.
@@ -70,10 +91,12 @@ mod tests {
 
     #[test]
     fn configurations_are_told_in_our_words() {
-        let config = json!({ "num_attention_heads": 6, "image_size": [32, 48], "layer_norm_eps": 1e-12 });
+        let config = json!({ "hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 6, "image_size": [32, 48], "layer_norm_eps": 1e-12 });
         let preprocessor = json!({ "image_mean": [0.5, 0.5, 0.5], "image_std": [0.25, 0.25, 0.25] });
         let said = of_hugging_face(&config, &preprocessor);
         let want = [
+            ("width", "384"),
+            ("depth", "12"),
             ("heads", "6"),
             ("image_size", "32x48"),
             ("norm_epsilon", "1e-12"),

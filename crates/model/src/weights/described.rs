@@ -127,7 +127,7 @@ pub(super) fn heads(
             path: path.to_owned(),
             key: HEADS,
             value: text.clone(),
-            problem: "that is no number; give it with --heads N".to_owned(),
+            problem: "that is no number; give it with --heads N (--attention-heads N of `export`)".to_owned(),
         }),
         (None, None, _) if (metadata.contains_key(OURS) || is_checkpoint) && dim.is_multiple_of(64) => {
             Ok((dim / 64, HeadsFrom::OldFile))

@@ -75,6 +75,14 @@ pub enum WeightsError {
         /// What is wrong.
         reason: String,
     },
+    /// A projection head that is not whole, or of no known form.
+    #[error("{}: its projection head cannot be used: {what}", path.display())]
+    Head {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The network asked for is not there.
     #[error("{}: holds no {wanted}: {}", path.display(), holds(*other))]
     NoSuchNetwork {
@@ -169,7 +177,7 @@ pub enum WeightsError {
         element: String,
     },
     /// A value that would turn every feature into one like it.
-    #[error("{}: tensor `{}` holds a value that is not finite: the training that made it has failed", path.display(), excerpt(name))]
+    #[error("{}: tensor `{}` holds a value that is not finite, or not in single precision: the training that made it has failed", path.display(), excerpt(name))]
     NotFinite {
         /// The file.
         path: PathBuf,
@@ -179,7 +187,8 @@ pub enum WeightsError {
     /// The number of heads cannot be told from shapes.
     #[error(
         "{}: how many attention heads this network has is neither in the file nor known for a width of {dim} and a depth \
-         of {depth}, and with a wrong number its features would be wrong: give it with --heads N", path.display()
+         of {depth}, and with a wrong number its features would be wrong: give it with --heads N \
+         (--attention-heads N of `export`)", path.display()
     )]
     Heads {
         /// The file.
@@ -191,7 +200,8 @@ pub enum WeightsError {
     },
     /// The number of heads that was given is not the file's.
     #[error(
-        "{}: the file says that it has {said} attention heads, not the {given} of --heads {given}: leave --heads out",
+        "{}: the file says that it has {said} attention heads, not the {given} of --heads {given} (of `export`, \
+         --attention-heads {given}): leave that out",
         path.display()
     )]
     OtherHeads {
@@ -204,7 +214,7 @@ pub enum WeightsError {
     },
     /// The metadata say something else than the tensors, or nothing that can be read.
     #[error(
-        "{}: the file's metadata say that `{key}` is `{}`, but {problem}", path.display(), excerpt(value)
+        "{}: the file's metadata, or the configuration beside it, say that `{key}` is `{}`, but {problem}", path.display(), excerpt(value)
     )]
     Metadata {
         /// The file.

@@ -10,7 +10,7 @@
 //! - `names`: which network a tensor belongs to, and `dialects`: what DINO calls it.
 //! - `matching`: which tensors of the file are the backbone's, and `origin`: how its parameters are made of them.
 //! - `infer`: the network that the shapes describe.
-//! - `heads`: what lies beside a backbone for a training that goes on.
+//! - `heads`: what lies beside a backbone for a training that goes on, and `load_head`: the projection head out of it.
 //! - `described`: what a file says of its network, which shapes do not tell.
 //! - `save`: a backbone as a file, and `outgoing`: under the names of other programs.
 
@@ -21,6 +21,7 @@ mod error;
 mod file;
 mod heads;
 mod infer;
+mod load_head;
 mod matching;
 mod names;
 mod origin;
@@ -42,6 +43,7 @@ use self::origin::Origin;
 pub use described::{ARCHITECTURE, HeadsFrom, POSITION_RULES, describe};
 pub use error::WeightsError;
 pub use file::{Packing, TensorInfo, WeightsFile};
+pub use load_head::LoadedHead;
 pub use names::{KeyLayout, NetworkRole};
 pub use outgoing::{HuggingFaceModel, OutLayout, Outgoing};
 pub use report::{LoadReport, Summary, TensorGroup};

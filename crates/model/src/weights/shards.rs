@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::error::WeightsError;
 use super::file::{Packing, WeightsFile};
@@ -19,6 +19,12 @@ const MAX_FILES: usize = 1000;
 const NAMES: [&str; 4] =
     ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"];
 
+/// What is read of an index: which file a tensor is in.
+#[derive(Deserialize)]
+struct Index {
+    weight_map: Option<BTreeMap<String, String>>,
+}
+
 /// The weights of a folder.
 pub(super) fn in_folder(folder: &Path) -> Result<PathBuf, WeightsError> {
     let there = NAMES.iter().map(|name| folder.join(name)).find(|path| path.is_file());
@@ -32,13 +38,13 @@ pub(super) fn is_index(path: &Path) -> bool {
 /// Opens the files that an index names, which lie beside it.
 pub(super) fn open(path: &Path) -> Result<WeightsFile, WeightsError> {
     let damaged = |reason: String| WeightsError::Damaged { path: path.to_owned(), reason };
-    let index = small_json::read(path)?.ok_or_else(|| WeightsError::Missing { path: path.to_owned() })?;
-    let map = index.get("weight_map").and_then(Value::as_object);
-    let map = map.ok_or_else(|| damaged("it has no `weight_map`".to_owned()))?;
+    let index: Index = small_json::read(path)?.ok_or_else(|| WeightsError::Missing { path: path.to_owned() })?;
+    let map = index.weight_map.ok_or_else(|| damaged("it has no `weight_map`".to_owned()))?;
     let mut files: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (tensor, file) in map {
-        let name = file.as_str().filter(|name| is_plain(name));
-        let name = name.ok_or_else(|| damaged(format!("{file} is not the name of a file beside it")))?;
+    for (tensor, name) in &map {
+        if !is_plain(name) {
+            return Err(damaged(format!("`{}` is not the name of a file beside it", text::excerpt(name))));
+        }
         files.entry(name).or_default().insert(tensor);
     }
     if files.len() > MAX_FILES {

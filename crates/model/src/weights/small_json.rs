@@ -4,15 +4,16 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 
 use super::error::WeightsError;
 
-/// The largest that is read. The index of a model with ten thousand tensors has one megabyte.
-const MAX_BYTES: u64 = 16 << 20;
+/// The largest that is read. The index of a model with ten thousand tensors has one megabyte, a configuration that names
+/// 21,841 classes three. A value of any kind takes up to sixteen times its bytes, and as much again while it grows.
+const MAX_BYTES: u64 = 4 << 20;
 
 /// Reads it; none where there is no such file.
-pub(super) fn read(path: &Path) -> Result<Option<Value>, WeightsError> {
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, WeightsError> {
     let io = |source| WeightsError::Io { path: path.to_owned(), source };
     let file = match File::open(path) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
@@ -27,5 +28,24 @@ pub(super) fn read(path: &Path) -> Result<Option<Value>, WeightsError> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(damaged(format!("it has more than {MAX_BYTES} bytes")));
     }
-    serde_json::from_slice(&bytes).map(Some).map_err(|error| damaged(format!("it is no JSON: {error}")))
+    serde_json::from_slice(&bytes)
+        .map(Some)
+        .map_err(|error| damaged(format!("it is no such JSON as is expected: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn more_than_is_sensible_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        assert!(read::<Value>(&path).unwrap().is_none());
+        std::fs::write(&path, format!("[{}]", " ".repeat(MAX_BYTES as usize - 2))).unwrap();
+        assert_eq!(read::<Value>(&path).unwrap(), Some(serde_json::json!([])));
+        std::fs::write(&path, format!("[{}]", " ".repeat(MAX_BYTES as usize - 1))).unwrap();
+        assert!(read::<Value>(&path).unwrap_err().to_string().contains("more than 4194304 bytes"));
+    }
 }

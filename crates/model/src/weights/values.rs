@@ -146,7 +146,7 @@ pub(super) fn is_finite(bytes: &[u8]) -> bool {
     !numbers.fold(false, |is_odd, bits| is_odd | (bits & EXPONENT == EXPONENT))
 }
 
-/// Elements from little-endian bytes, and whether all are finite. Other types than the four have none.
+/// Elements from little-endian bytes, and whether all are finite, in single precision too. Other types than the four have none.
 pub(super) fn convert(element: &Element, bytes: &[u8]) -> (Values, bool) {
     let single = |values: Vec<f32>| {
         let finite = values.iter().all(|x| x.is_finite());
@@ -155,7 +155,8 @@ pub(super) fn convert(element: &Element, bytes: &[u8]) -> (Values, bool) {
     match element {
         Element::F64 => {
             let values: Vec<f64> = bytes.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)).collect();
-            let finite = values.iter().all(|x| x.is_finite());
+            // Beyond single precision it would be infinite where the network computes.
+            let finite = values.iter().all(|&x| (x as f32).is_finite());
             (Values::F64(values), finite)
         }
         Element::F32 => single(bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()),
@@ -180,6 +181,9 @@ mod tests {
         assert_eq!((values, finite), (Values::F32(vec![5.0]), true));
         assert!(!convert(&Element::F16, &0x7c00u16.to_le_bytes()).1, "infinity");
         assert!(!convert(&Element::Bf16, &0x7fc0u16.to_le_bytes()).1, "not a number");
+        let double = |value: f64| convert(&Element::F64, &value.to_le_bytes());
+        assert_eq!(double(-3.4e38), (Values::F64(vec![-3.4e38]), true));
+        assert!(!double(1e39).1 && !double(f64::NAN).1, "no number of single precision");
         let bytes = |values: [f32; 3]| values.map(f32::to_le_bytes).concat();
         assert!(is_finite(&bytes([0.0, f32::MAX, -f32::MIN_POSITIVE])));
         assert!(!is_finite(&bytes([0.0, f32::NEG_INFINITY, 1.0])) && !is_finite(&bytes([f32::NAN, 0.0, 1.0])));

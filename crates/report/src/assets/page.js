@@ -76,11 +76,18 @@
     svg.addEventListener("pointerleave", leave);
     charts.push(draw);
   };
-  document.querySelectorAll("figure.plot").forEach(prepare);
   const tools = document.querySelector(".tools");
-  if (tools && charts.length) {
-    tools.hidden = false;
-    const slider = tools.querySelector("input");
-    slider.addEventListener("input", () => charts.forEach((draw) => draw(Number(slider.value))));
-  }
+  const slider = tools && tools.querySelector("input");
+  const smooth = () => charts.forEach((draw) => draw(Number(slider.value)));
+  // Once more where charts were replaced.
+  const begin = () => {
+    charts.length = 0;
+    document.querySelectorAll("figure.plot").forEach(prepare);
+    if (!slider) return;
+    tools.hidden = charts.length === 0;
+    if (Number(slider.value) > 1) smooth();
+  };
+  if (slider) slider.addEventListener("input", smooth);
+  begin();
+  document.addEventListener("charts", begin);
 })();

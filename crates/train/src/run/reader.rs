@@ -14,7 +14,7 @@ use super::checkpoint::{self, Recovered};
 use super::error::RunError;
 use super::folder::{BACKBONE_FILE, CHECKPOINTS, CONFIG, METRICS, is_run};
 use super::format::{Checkpoint, Damage};
-use super::identity::Identity;
+use super::identity::{IDENTITY, Identity};
 use super::lock::{self, Activity};
 use super::result::{RESULT_FILE, ResultError, RunResult, checksum};
 
@@ -55,6 +55,21 @@ impl RunReader {
     /// The folder.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Its log.
+    pub fn log_file(&self) -> PathBuf {
+        self.root.join(METRICS)
+    }
+
+    /// The file that whoever trains it holds locked.
+    pub fn lock_file(&self) -> PathBuf {
+        self.root.join(lock::LOCK)
+    }
+
+    /// All files that tell of it, but for its checkpoints and its weights. Not all of them need to be there.
+    pub fn told_in(&self) -> [PathBuf; 6] {
+        [CONFIG, METRICS, RESULT_FILE, IDENTITY, attempts::ATTEMPTS, lock::LOCK].map(|name| self.root.join(name))
     }
 
     /// A run that is there, or was until its last attempt was given up and the next one was about to begin; none where

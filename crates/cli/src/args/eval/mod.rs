@@ -1,19 +1,33 @@
 //! The flags of `eval`: a file for each protocol, and [`sets`] for what most of them judge.
 
+mod copies;
+mod fewshot;
 mod finetune;
+mod head;
 mod knn;
 mod linear;
 mod mixture;
+mod precision;
+mod prototypes;
+mod retrieval;
 mod sets;
+mod transfer;
 mod video;
 
 use clap::Subcommand;
 
+pub use copies::CopiesArgs;
+pub use fewshot::FewShotArgs;
 pub use finetune::{FinetuneArgs, RecipeArg};
+pub use head::{HeadArgs, PrototypesArg};
 pub use knn::KnnArgs;
 pub use linear::LinearArgs;
 pub use mixture::{AssignmentArg, MixtureArgs};
+pub use precision::PrecisionArgs;
+pub use prototypes::PrototypesArgs;
+pub use retrieval::RetrievalArgs;
 pub use sets::SetsArgs;
+pub use transfer::TransferArgs;
 pub use video::VideoArgs;
 
 /// The evaluation protocols.
@@ -34,4 +48,22 @@ pub enum EvalCommand {
     /// Train a classifier together with the network, by the recipe of BEiT or DeiT
     #[command(allow_negative_numbers = true, after_help = finetune::EXAMPLES)]
     Finetune(FinetuneArgs),
+    /// Learn from a few images of each class by logistic regression (MSN's protocol)
+    #[command(allow_negative_numbers = true, after_help = fewshot::EXAMPLES)]
+    Fewshot(Box<FewShotArgs>),
+    /// Learn a data set by logistic regression, its penalty chosen by validation (transfer to nine data sets, or any other)
+    #[command(allow_negative_numbers = true, after_help = transfer::EXAMPLES)]
+    Transfer(Box<TransferArgs>),
+    /// Search landmarks: mAP on the revisited Oxford and Paris benchmarks, of a network or of a ranking made elsewhere
+    #[command(after_help = retrieval::EXAMPLES)]
+    Retrieval(RetrievalArgs),
+    /// Find the originals of copies: mAP on Copydays
+    #[command(after_help = copies::EXAMPLES)]
+    Copies(CopiesArgs),
+    /// Look at the prototypes of a head: duplicates, the void set, which are used, how concentrated they are
+    #[command(allow_negative_numbers = true, after_help = prototypes::EXAMPLES)]
+    Prototypes(PrototypesArgs),
+    /// kNN accuracy by the precision of the prototype that an image belongs to
+    #[command(allow_negative_numbers = true, after_help = precision::EXAMPLES)]
+    Precision(PrecisionArgs),
 }

@@ -1,0 +1,76 @@
+//! `eval precision`: kNN accuracy by the precision of the component that an image belongs to.
+
+use std::ops::ControlFlow;
+
+use eval::precision::{PrecisionBin, by_length, rank_correlation};
+use eval::prototypes::assign;
+use eval::{KnnOptions, Place, knn};
+use serde_json::json;
+use text::count;
+
+use super::head::Head;
+use super::record::{self, Evaluation};
+use super::sets;
+use crate::args::{PrecisionArgs, SetsArgs};
+use crate::error::CliError;
+use crate::output;
+
+const PRECISION: Evaluation = Evaluation { name: "precision", version: 1 };
+
+/// Classifies, assigns, and prints an accuracy for each range.
+pub fn run(args: &PrecisionArgs) -> Result<(), CliError> {
+    let (input, inference) = (args.input.clone(), args.inference.clone());
+    let (weights, data) = (Some(args.weights.clone()), Some(args.data.clone()));
+    let wanted = SetsArgs { weights, data, train: None, test: None, input, inference };
+    let opened = sets::open(&wanted, args.split)?;
+    let is_leave_one_out = !opened.has_test();
+    let (k, bins) = (args.k as usize, args.bins as usize);
+    let options = KnnOptions { ks: vec![k], temperature: args.temperature };
+    options.check(opened.train_images().saturating_sub(usize::from(is_leave_one_out)))?;
+    let Some((weights, device)) = opened.network() else {
+        return Err(CliError::NoHead { path: args.weights.clone() });
+    };
+    let head = Head::load(&args.weights, weights, &args.head, device)?;
+    let device = device.clone();
+    if is_leave_one_out && args.split.is_none() {
+        output::note("no images are held out: each is classified by all others (leave-one-out)");
+    }
+    let sets = opened.compute()?;
+    let (train, test) = (&sets.train.features, sets.test.as_ref().map(|test| &test.features));
+    let judged = test.unwrap_or(train);
+    let go_on = &mut |_, _| ControlFlow::Continue(());
+    let chosen = assign(&head.loaded, head.kind(), head.temperature, judged, &device, go_on)?;
+    let rightly = knn::rightly(train, test, k, args.temperature, Place::new(&sets.host, &sets.device))?;
+    let lengths: Vec<f64> = chosen.prototypes.iter().map(|&prototype| head.lengths[prototype as usize]).collect();
+    let found = by_length(&lengths, &rightly, bins);
+    let all = 100.0 * rightly.iter().filter(|right| **right).count() as f64 / rightly.len() as f64;
+    let correlation = rank_correlation(&lengths, &rightly);
+    if args.json {
+        let rows: Vec<_> = found
+            .iter()
+            .map(|bin| json!({ "from": bin.from, "to": bin.to, "top1": bin.top1, "images": bin.images }))
+            .collect();
+        let results = json!({
+            "protocol": if is_leave_one_out { "leave-one-out" } else { "held-out" },
+            "bins": rows, "top1": all, "used": chosen.used(), "rank_correlation": correlation,
+        });
+        let mut settings = head.settings();
+        settings["k"] = json!(k);
+        settings["bins"] = json!(bins);
+        settings["temperature"] = json!(args.temperature);
+        return output::json(&record::of_sets(PRECISION, settings, &sets, results));
+    }
+    let mut text = format!(
+        "kNN (k = {k}) of {} by |w| of their prototypes (prototypes {}, tau {}), top-1 of all {all:.2} %\n      |w| from        to   images  top-1 %\n",
+        count(rightly.len(), "image"),
+        head.prototypes,
+        head.temperature
+    );
+    for PrecisionBin { from, to, top1, images } in found {
+        text += &format!("  {from:12.4} {to:9.4} {images:8}  {top1:7.2}\n");
+    }
+    if let Some(correlation) = correlation {
+        text += &format!("rank correlation of |w| and being right, over images: {correlation:.3}\n");
+    }
+    output::result(&text)
+}

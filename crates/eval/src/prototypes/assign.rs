@@ -1,0 +1,148 @@
+//! Which prototype each image gets: the one of its largest logit.
+
+use std::ops::ControlFlow;
+
+use model::weights::LoadedHead;
+use tensor::{Device, ops};
+use vmf::LogNormalizer;
+
+use crate::error::EvalError;
+use crate::features::Features;
+
+/// Logits that are held at once, about: 64 MiB.
+const LOGITS: usize = 1 << 24;
+
+/// What the lengths of prototypes mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrototypeKind {
+    /// A factor of the logit and nothing more: DINO.
+    Plain,
+    /// The concentration of a von Mises-Fisher component, so that its log-normaliser is part of the logit: DINO-vMF.
+    Vmf,
+}
+
+/// What images choose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assignments {
+    /// The prototype of each image.
+    pub prototypes: Vec<u32>,
+    /// The mean of the images' unit vectors y.
+    pub mean: Vec<f64>,
+    /// Mean entropy of the images' distributions over prototypes, in nats.
+    pub entropy: f64,
+    /// How many images chose each prototype.
+    pub counts: Vec<u32>,
+}
+
+impl Assignments {
+    /// Prototypes that any image chose.
+    pub fn used(&self) -> usize {
+        self.counts.iter().filter(|count| **count > 0).count()
+    }
+
+    /// exp of the entropy of the choices: as many prototypes, chosen equally often, would be as varied.
+    pub fn perplexity(&self) -> f64 {
+        let images = self.prototypes.len() as f64;
+        let part = |&count: &u32| {
+            let share = f64::from(count) / images;
+            if count == 0 { 0.0 } else { -share * share.ln() }
+        };
+        self.counts.iter().map(part).sum::<f64>().exp()
+    }
+}
+
+/// Sends features (class tokens after the norm) through a head: y = head(feature), and the largest of
+/// l_k = <w_k, y> / tau (+ Delta(|w_k| / tau) for vMF components). No centre is subtracted. Runs where the head is; `progress` is
+/// told how many images are done, and may stop.
+///
+/// A head with batch norm takes the statistics of the images that are computed together, as in training.
+pub fn assign(
+    head: &LoadedHead,
+    kind: PrototypeKind,
+    temperature: f64,
+    features: &Features,
+    device: &Device,
+    progress: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
+) -> Result<Assignments, EvalError> {
+    let (count, p) = (head.config.prototypes, head.config.bottleneck);
+    if !(temperature.is_finite() && temperature > 0.0) {
+        let expected = "a number above zero".to_owned();
+        return Err(EvalError::Setting { setting: "temperature", value: temperature.to_string(), expected });
+    }
+    if features.dim != head.config.inputs {
+        return Err(EvalError::Width { train: head.config.inputs, test: features.dim });
+    }
+    if features.is_empty() {
+        return Err(EvalError::Empty { which: "given" });
+    }
+    let magnitude = &head.weights[head.prototypes.magnitude()];
+    let shift = match kind {
+        PrototypeKind::Plain => device.zeros_exact(&[count]),
+        PrototypeKind::Vmf => ops::vmf_log_normalizer(magnitude, temperature, &LogNormalizer::new(p)?).0,
+    };
+    let images = features.len();
+    let mut assigned = Assignments {
+        prototypes: Vec::with_capacity(images),
+        mean: vec![0.0; p],
+        entropy: 0.0,
+        counts: vec![0; count],
+    };
+    for rows in pieces(images, count) {
+        let values = &features.values[rows.start * features.dim..rows.end * features.dim];
+        let piece = device.from_f32(&[rows.len(), features.dim], values);
+        let y = head.projector.infer(&head.weights, &piece);
+        let raw = head.prototypes.logits(&head.weights, &y).raw;
+        let summaries = ops::row_summaries(&ops::softmax(&raw, temperature.recip(), &shift));
+        let y = y.to_f64();
+        device.finish()?;
+        if let Some(row) = y.chunks_exact(p).position(|y| !y.iter().all(|x| x.is_finite())) {
+            return Err(EvalError::NotFinite { name: format!("image {}", features.indices[rows.start + row]) });
+        }
+        for (y, (entropy, prototype)) in y.chunks_exact(p).zip(summaries) {
+            assigned.mean.iter_mut().zip(y).for_each(|(mean, y)| *mean += y / images as f64);
+            assigned.entropy += entropy / images as f64;
+            assigned.counts[prototype] += 1;
+            assigned.prototypes.push(prototype as u32);
+        }
+        if progress(rows.end, images).is_break() {
+            return Err(EvalError::Stopped);
+        }
+    }
+    Ok(assigned)
+}
+
+/// Ranges of images, as many at once as there is room for their logits. Equally large, but for one: the statistics of a batch
+/// norm would be poor in a small rest.
+fn pieces(images: usize, prototypes: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let at_once = (LOGITS / prototypes.max(1)).clamp(16, 1024);
+    let count = images.div_ceil(at_once);
+    (0..count).map(move |i| i * images / count..(i + 1) * images / count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_equally_large_and_cover_all() {
+        for (images, prototypes) in [(1, 1), (1023, 8), (1025, 8), (10_000, 65_536), (17, 1 << 30)] {
+            let pieces: Vec<_> = pieces(images, prototypes).collect();
+            assert_eq!((pieces[0].start, pieces.last().unwrap().end), (0, images));
+            assert!(pieces.windows(2).all(|pair| pair[0].end == pair[1].start));
+            let lengths = pieces.iter().map(ExactSizeIterator::len);
+            assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1);
+        }
+    }
+
+    #[test]
+    fn perplexity_is_the_number_of_equal_choices() {
+        let of = |counts: &[u32]| Assignments {
+            prototypes: vec![0; counts.iter().sum::<u32>() as usize],
+            mean: Vec::new(),
+            entropy: 0.0,
+            counts: counts.to_vec(),
+        };
+        assert!((of(&[3, 0, 3, 3, 0]).perplexity() - 3.0).abs() < 1e-12);
+        assert_eq!((of(&[9, 0, 0]).perplexity(), of(&[3, 0, 3, 3, 0]).used()), (1.0, 3));
+    }
+}

@@ -1,0 +1,198 @@
+//! What images choose among prototypes, against the logits written out; and heads out of files.
+
+mod common;
+
+use std::ops::ControlFlow;
+
+use eval::prototypes::{PrototypeKind, assign};
+use eval::{EvalError, Features};
+use model::weights::{LoadedHead, NetworkRole, WeightsError, WeightsFile};
+use model::{HeadConfig, Layout, Projector, PrototypeLayer};
+use random::{Key, Purpose, Stream};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, serialize_to_file};
+use tensor::{CpuOptions, Device, Precision};
+
+const P: usize = 16;
+const K: usize = 40;
+
+fn device(threads: usize) -> Device {
+    Device::cpu(CpuOptions { threads: Some(threads), precision: Precision::F32 }).unwrap()
+}
+
+/// A head whose MLP is the identity, with prototypes of very different lengths.
+fn head(device: &Device) -> (LoadedHead, Vec<f64>, Vec<f64>) {
+    let config = HeadConfig { inputs: P, hidden: P, bottleneck: P, prototypes: K, layers: 1, batch_norm: false };
+    let mut layout = Layout::default();
+    let projector = Projector::new(&mut layout, "head.mlp", &config.projector());
+    let prototypes = PrototypeLayer::new(&mut layout, "head.last_layer", K, P);
+    let mut weights = layout.zeros(device);
+    let mut stream = Key::new(5, Purpose::Bench).stream();
+    let identity: Vec<f64> = (0..P * P).map(|at| if at / P == at % P { 1.0 } else { 0.0 }).collect();
+    weights[layout.find("head.mlp.weight").unwrap()].copy_from_f64(&identity);
+    let directions: Vec<f64> = (0..K * P).map(|_| stream.normal()).collect();
+    let lengths: Vec<f64> = (0..K).map(|k| 0.05 + 0.02 * k as f64).collect();
+    weights[prototypes.direction()].copy_from_f64(&directions);
+    weights[prototypes.magnitude()].copy_from_f64(&lengths);
+    (LoadedHead { config, projector, prototypes, weights }, directions, lengths)
+}
+
+fn images(stream: &mut Stream, count: usize) -> Features {
+    let values = (0..count * P).map(|_| stream.normal() as f32).collect();
+    Features::labelled(P, values, &vec![0; count])
+}
+
+fn go_on(_: usize, _: usize) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+#[test]
+fn an_image_gets_the_prototype_of_its_largest_logit() {
+    let device = device(2);
+    let (head, directions, lengths) = head(&device);
+    let images = images(&mut Key::new(6, Purpose::Bench).stream(), 1500);
+    let tau = 0.07;
+    let unit = |row: &[f64]| -> Vec<f64> {
+        let norm = row.iter().map(|x| x * x).sum::<f64>().sqrt();
+        row.iter().map(|x| x / norm).collect()
+    };
+    let mut differ = 0;
+    let mut chosen_plainly = Vec::new();
+    for kind in [PrototypeKind::Plain, PrototypeKind::Vmf] {
+        let found = assign(&head, kind, tau, &images, &device, &mut go_on).unwrap();
+        let mut mean = vec![0.0; P];
+        for (image, &chosen) in found.prototypes.iter().enumerate() {
+            let y = unit(&images.row(image).iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
+            mean.iter_mut().zip(&y).for_each(|(mean, y)| *mean += y / 1500.0);
+            let logit = |k: usize| {
+                let v = unit(&directions[k * P..(k + 1) * P]);
+                let cosine: f64 = v.iter().zip(&y).map(|(v, y)| v * y).sum();
+                let kappa = lengths[k] / tau;
+                // log C_p(kappa) - log C_p(0) of the paper's approximation, Eq. (5).
+                let delta = match kind {
+                    PrototypeKind::Plain => 0.0,
+                    PrototypeKind::Vmf => {
+                        let nu = P as f64 / 2.0 - 1.0;
+                        let s = (nu * nu + kappa * kappa).sqrt();
+                        nu * ((nu + s) / (2.0 * nu)).ln() - s + nu + 0.5 * (s / nu).ln()
+                    }
+                };
+                kappa * cosine + delta
+            };
+            let best = (0..K).max_by(|&a, &b| logit(a).total_cmp(&logit(b))).unwrap();
+            assert!(
+                chosen as usize == best || (logit(chosen as usize) - logit(best)).abs() < 1e-4,
+                "{kind:?}, image {image}: {chosen} {best}"
+            );
+        }
+        assert!(found.mean.iter().zip(&mean).all(|(a, b)| (a - b).abs() < 1e-6));
+        assert_eq!(found.counts.iter().sum::<u32>(), 1500);
+        assert!(found.entropy > 0.0 && found.entropy < (K as f64).ln());
+        if kind == PrototypeKind::Plain {
+            chosen_plainly = found.prototypes;
+        } else {
+            differ = chosen_plainly.iter().zip(&found.prototypes).filter(|(a, b)| a != b).count();
+        }
+    }
+    assert!(differ > 100, "the log-normaliser decides for {differ} of 1500");
+}
+
+#[test]
+fn threads_change_nothing_and_wrong_settings_are_named() {
+    let images = images(&mut Key::new(7, Purpose::Bench).stream(), 100);
+    let run = |threads: usize| {
+        let device = device(threads);
+        assign(&head(&device).0, PrototypeKind::Vmf, 0.07, &images, &device, &mut go_on).unwrap()
+    };
+    assert_eq!(run(1), run(3));
+    let device = device(1);
+    let head = head(&device).0;
+    let with = |tau: f64, images: &Features| assign(&head, PrototypeKind::Vmf, tau, images, &device, &mut go_on);
+    for tau in [0.0, -1.0, f64::NAN] {
+        assert!(matches!(with(tau, &images), Err(EvalError::Setting { setting: "temperature", .. })));
+    }
+    let wide = Features::labelled(P + 1, vec![1.0; P + 1], &[0]);
+    assert!(matches!(with(0.07, &wide), Err(EvalError::Width { .. })));
+    assert!(matches!(with(0.07, &Features { dim: P, ..Default::default() }), Err(EvalError::Empty { .. })));
+    let stopped = assign(&head, PrototypeKind::Plain, 0.07, &images, &device, &mut |_, _| ControlFlow::Break(()));
+    assert!(matches!(stopped, Err(EvalError::Stopped)));
+}
+
+/// A file with these tensors, whose elements count up.
+fn file(folder: &std::path::Path, tensors: &[(&str, &[usize])]) -> WeightsFile {
+    let path = folder.join("head.safetensors");
+    let count = |shape: &[usize]| shape.iter().product::<usize>();
+    let bytes: Vec<Vec<u8>> = tensors
+        .iter()
+        .map(|(_, shape)| (0..count(shape)).flat_map(|i| (i as f32 / 8.0).to_le_bytes()).collect())
+        .collect();
+    let views = tensors
+        .iter()
+        .zip(&bytes)
+        .map(|((name, shape), bytes)| (*name, TensorView::new(Dtype::F32, shape.to_vec(), bytes).unwrap()));
+    serialize_to_file(views, None, &path).unwrap();
+    WeightsFile::open(&path).unwrap()
+}
+
+#[test]
+fn heads_come_out_of_files_of_each_kind() {
+    let (folder, device) = (tempfile::tempdir().unwrap(), device(1));
+    let dino: [(&str, &[usize]); 8] = [
+        ("teacher.head.mlp.0.weight", &[5, 3]),
+        ("teacher.head.mlp.0.bias", &[5]),
+        ("teacher.head.mlp.2.weight", &[5, 5]),
+        ("teacher.head.mlp.2.bias", &[5]),
+        ("teacher.head.mlp.4.weight", &[2, 5]),
+        ("teacher.head.mlp.4.bias", &[2]),
+        ("teacher.head.last_layer.weight_g", &[7, 1]),
+        ("teacher.head.last_layer.weight_v", &[7, 2]),
+    ];
+    let head = file(folder.path(), &dino).load_head(Some(NetworkRole::Teacher), &device).unwrap().unwrap();
+    let HeadConfig { inputs, hidden, bottleneck, prototypes, layers, batch_norm } = head.config;
+    assert_eq!((inputs, hidden, bottleneck, prototypes, layers, batch_norm), (3, 5, 2, 7, 3, false));
+    assert_eq!(head.weights[head.prototypes.magnitude()].to_f64()[6], 0.75);
+    assert!(file(folder.path(), &dino).load_head(Some(NetworkRole::Student), &device).unwrap().is_none());
+    // A later PyTorch, one layer, and no lengths.
+    let bare: [(&str, &[usize]); 3] = [
+        ("head.mlp.weight", &[2, 3]),
+        ("head.mlp.bias", &[2]),
+        ("head.last_layer.parametrizations.weight.original1", &[7, 2]),
+    ];
+    let head = file(folder.path(), &bare).load_head(None, &device).unwrap().unwrap();
+    assert_eq!((head.config.layers, head.weights[head.prototypes.magnitude()].to_f64()), (1, vec![1.0; 7]));
+    // MSN: batch norm, and prototypes beside the networks.
+    let msn: [(&str, &[usize]); 7] = [
+        ("target_encoder.fc.fc1.weight", &[4, 3]),
+        ("target_encoder.fc.fc1.bias", &[4]),
+        ("target_encoder.fc.bn1.weight", &[4]),
+        ("target_encoder.fc.bn1.bias", &[4]),
+        ("target_encoder.fc.fc2.weight", &[2, 4]),
+        ("target_encoder.fc.fc2.bias", &[2]),
+        ("prototypes", &[9, 2]),
+    ];
+    let head = file(folder.path(), &msn).load_head(Some(NetworkRole::Teacher), &device).unwrap().unwrap();
+    assert_eq!((head.config.prototypes, head.config.batch_norm, head.config.layers), (9, true, 2));
+    assert!(file(folder.path(), &[("cls_token", &[1, 1, 3])]).load_head(None, &device).unwrap().is_none());
+}
+
+#[test]
+fn heads_that_are_not_whole_are_refused() {
+    let (folder, device) = (tempfile::tempdir().unwrap(), device(1));
+    let said = |tensors: &[(&str, &[usize])]| {
+        let error = file(folder.path(), tensors).load_head(None, &device).unwrap_err();
+        assert!(matches!(error, WeightsError::Head { .. }), "{error}");
+        error.to_string()
+    };
+    let last = ("head.last_layer.weight_v", &[7, 2][..]);
+    assert!(said(&[last]).contains("no MLP before them"));
+    assert!(said(&[last, ("head.mlp.weight", &[2, 3])]).contains("`head.mlp.bias` is not there"));
+    assert!(
+        said(&[last, ("head.mlp.weight", &[4, 3])]).contains("its MLP ends with 4 values, and its prototypes have 2")
+    );
+    assert!(said(&[("head.last_layer.weight_v", &[7]), ("head.mlp.weight", &[2, 3])]).contains("is no matrix"));
+    let gap = [last, ("head.mlp.0.weight", &[4, 3]), ("head.mlp.0.bias", &[4]), ("head.mlp.5.weight", &[2, 4])];
+    assert!(said(&gap).contains("`head.mlp.2.weight` is not there"));
+    let short = [last, ("head.mlp.weight", &[2, 3]), ("head.mlp.bias", &[2]), ("head.last_layer.weight_g", &[6, 1])];
+    assert!(said(&short).contains("has the shape [6, 1] instead of [7, 1]"));
+    assert!(said(&[last, ("head.mlp.x.weight", &[2, 3])]).contains("in no known place"));
+}
