@@ -9,6 +9,9 @@ best over epochs, differs by more than 0.2 points.
 PyTorch's side is a torch.nn.Linear for each learning rate under torch.optim.SGD(momentum=0.9) and CosineAnnealingLR. Orders
 and initial weights are those of the program, drawn by its rule: a ChaCha8 stream whose key is (seed, epoch, sample, view,
 purpose), Fisher and Yates, Box and Muller (crates/random/src/lib.rs), written out again here.
+
+Give learning rates at which the loss falls: above 2 / (largest eigenvalue) SGD is chaotic, and PyTorch in f32 is then as far
+from PyTorch in f64 as either is from the program (features of length 17, rate 0.1: several points within the run).
 """
 
 import argparse
@@ -129,7 +132,7 @@ def main():
     parser.add_argument("--binary", default="target/release/dino-vmf")
     parser.add_argument("--train", required=True)
     parser.add_argument("--test", required=True)
-    parser.add_argument("--rates", default="0.01,0.1,1")
+    parser.add_argument("--rates", default="0.001,0.003,0.01")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--seed", type=int, default=0)
@@ -148,7 +151,7 @@ def main():
         worst = max(worst, abs(best - row["top1"]), abs(last - row["last_top1"]))
         print(f"rate {rate}: best {row['top1']:.2f} here, {best:.2f} PyTorch; last {row['last_top1']:.2f}, {last:.2f}")
     print(f"largest difference {worst:.3f} points")
-    sys.exit(worst > 0.2)
+    sys.exit(int(worst > 0.2))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ use eval::Features;
 use eval::mixture::prototype_mixture;
 use model::weights::{NetworkRole, WeightsFile};
 use model::{Head, Layout};
+use random::{Key, Purpose};
 use ssl::recipe::{self, MethodName};
 use ssl::setup::head_config;
 use tensor::{Device, ParamSet};
@@ -24,6 +25,7 @@ pub struct RunHead {
     weights: ParamSet,
     device: Device,
     temperature: f64,
+    batch_norm: bool,
 }
 
 /// The head that belongs to a network; or why there is none.
@@ -33,9 +35,6 @@ pub fn of(given: &Path, weights: &Weights, device: &Device) -> Result<Result<Run
     let recipe = recipe::of_run(&RunReader::open(&run)?)?;
     if recipe.method() == MethodName::Msn {
         return Ok(Err("MSN's prototypes belong to its loss rather than to the network"));
-    }
-    if recipe.head_batch_norm() {
-        return Ok(Err("its head has batch norm, so that an image alone has no place on its sphere"));
     }
     let mut layout = Layout::default();
     let head = Head::new(&mut layout, "", &head_config(&recipe));
@@ -51,19 +50,33 @@ pub fn of(given: &Path, weights: &Weights, device: &Device) -> Result<Result<Run
         Some(NetworkRole::Student) => recipe.student_temp(),
         _ => recipe.teacher_temp(),
     };
-    Ok(Ok(RunHead { head, weights: values, device: device.clone(), temperature }))
+    let batch_norm = recipe.head_batch_norm();
+    Ok(Ok(RunHead { head, weights: values, device: device.clone(), temperature, batch_norm }))
 }
 
 impl RunHead {
-    /// Features on the head's sphere.
+    /// Features on the head's sphere. A head with batch norm takes the statistics of the images that are computed together:
+    /// a few thousand, in an order that does not go by class.
     pub fn project(&self, features: &Features) -> Result<Features, CliError> {
-        let mut values = Vec::new();
-        for rows in features.values.chunks(ROWS * features.dim.max(1)) {
-            let x = self.device.from_f32(&[rows.len() / features.dim, features.dim], rows);
-            values.extend(self.head.projector.infer(&self.weights, &x).to_f32());
-            self.device.finish()?;
+        let (images, width) = (features.len(), features.dim);
+        let mut order: Vec<usize> = (0..images).collect();
+        if self.batch_norm {
+            Key::new(0, Purpose::Subset).sample(images as u64).view(2).stream().shuffle(&mut order);
         }
-        let dim = values.len() / features.len().max(1);
+        // Equal parts: the last would otherwise have statistics of a few images.
+        let rows = images.div_ceil(images.div_ceil(ROWS).max(1)).max(1);
+        let (mut values, mut dim) = (Vec::new(), 0);
+        for part in order.chunks(rows) {
+            let x: Vec<f32> = part.iter().flat_map(|&row| features.row(row)).copied().collect();
+            let y = self.head.projector.infer(&self.weights, &self.device.from_f32(&[part.len(), width], &x));
+            dim = y.columns();
+            values.resize(images * dim, 0.0);
+            let y = y.to_f32();
+            self.device.finish()?;
+            for (&row, y) in part.iter().zip(y.chunks_exact(dim)) {
+                values[row * dim..(row + 1) * dim].copy_from_slice(y);
+            }
+        }
         Ok(Features { dim, values, indices: features.indices.clone(), labels: features.labels.clone() })
     }
 
