@@ -5,7 +5,8 @@ memory  A folder of many runs that share one long log (hard links, so that the d
         every row is there, then a run's page until its log is read, then a comparison of twelve. Prints times and the peak
         memory of the server.
 cost    The same short training, with nobody watching and with a page of the run open in turn. Prints images a second of
-        both, and the ratio of their medians. `--repeat` pairs; whatever else the machine does is in the spread.
+        both, the processor time that the training takes for an image, and the server's share of one core. Processor time
+        depends far less on what else runs on the machine than images a second do. `--repeat` pairs.
 
     tools/bench/watch.py memory --runs 1000 --records 1000000
     tools/bench/watch.py cost --repeat 6
@@ -21,6 +22,9 @@ import subprocess
 import tempfile
 import threading
 import time
+
+
+IMAGES = 512
 
 
 class Watch:
@@ -61,7 +65,7 @@ class Watch:
 
 def small(binary, out, *more):
     """A short training on made-up images, which logs every step."""
-    return [binary, "pretrain", "--data", "synthetic:train=512,test=64,size=32", "--arch", "vit_nano", "--patch-size", "8", "--batch-size", "32",
+    return [binary, "pretrain", "--data", f"synthetic:train={IMAGES},test=64,size=32", "--arch", "vit_nano", "--patch-size", "8", "--batch-size", "32",
             "--local-crops", "2", "--out-dim", "256", "--set", "log_every=1", "--device=cpu", "--no-report", "--out", out, *more]
 
 
@@ -100,7 +104,7 @@ def memory(args, folder):
 
 
 def speed(args, folder, name, is_watched):
-    """Images a second of a run (median of its records), and the server's share of one core."""
+    """Images a second of a run, its processor time for an image in ms, and the server's share of one core."""
     out = folder / "runs" / name
     training = subprocess.Popen(small(args.binary, str(out), "--epochs", str(args.epochs)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     share = 0.0
@@ -116,26 +120,36 @@ def speed(args, folder, name, is_watched):
                     pass
             threading.Thread(target=read, daemon=True).start()
             begun, before = time.time(), watch.cpu()
-            training.wait()
+            used = finished(training)
             share = (watch.cpu() - before) / (time.time() - begun)
-    assert training.wait() == 0
+    else:
+        used = finished(training)
     records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     speeds = [record["images_per_second"] for record in records if "images_per_second" in record]
-    return statistics.median(speeds[len(speeds) // 5:]), share
+    return statistics.median(speeds[len(speeds) // 5:]), 1000 * used / (args.epochs * IMAGES), share
+
+
+def finished(training):
+    """Waits for a training; the processor time that it took, in seconds."""
+    _, status, usage = os.wait4(training.pid, 0)
+    assert status == 0, status
+    return usage.ru_utime + usage.ru_stime
 
 
 def cost(args, folder):
-    alone, watched, shares = [], [], []
+    alone, watched, alone_ms, watched_ms, shares = [], [], [], [], []
     for number in range(args.repeat):
         # Each comes first in turn.
         for is_watched in [number % 2 == 0, number % 2 == 1]:
-            value, share = speed(args, folder, f"run-{number}-{int(is_watched)}", is_watched)
+            value, used, share = speed(args, folder, f"run-{number}-{int(is_watched)}", is_watched)
             (watched if is_watched else alone).append(value)
+            (watched_ms if is_watched else alone_ms).append(used)
             if is_watched:
                 shares.append(share)
-        print(f"pair {number}: alone {alone[-1]:.1f} img/s, watched {watched[-1]:.1f} img/s, ratio {watched[-1] / alone[-1]:.4f}, "
-              f"server {100 * shares[-1]:.2f} % of one core", flush=True)
-    print(f"ratio of medians {statistics.median(watched) / statistics.median(alone):.4f}; alone from {min(alone):.1f} to {max(alone):.1f}, "
+        print(f"pair {number}: alone {alone[-1]:.1f} img/s, watched {watched[-1]:.1f} img/s, "
+              f"{alone_ms[-1]:.3f} and {watched_ms[-1]:.3f} ms of processor time an image, server {100 * shares[-1]:.2f} % of one core", flush=True)
+    print(f"images a second, watched to alone: {statistics.median(watched) / statistics.median(alone):.4f} (medians); "
+          f"processor time an image: {statistics.median(watched_ms) / statistics.median(alone_ms):.4f}; alone from {min(alone):.1f} to {max(alone):.1f}, "
           f"watched from {min(watched):.1f} to {max(watched):.1f}; server {100 * statistics.median(shares):.2f} % of one core")
 
 
@@ -145,7 +159,7 @@ def main():
     parser.add_argument("--binary", default="target/release/dino-vmf")
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--repeat", type=int, default=6)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -77,4 +77,5 @@ over their union, F how well their boundaries agree, J&F the mean of both; recal
 decay what is lost from the first quarter of the frames to the last. All are in per cent, means over objects, without the
 first and the last frame, as the DAVIS-2017 benchmark has them.
 
-Frames are seen with 480 pixels on the short side. On a CPU a ViT-S/16 takes about a second a frame.";
+Frames are seen with 480 pixels on the short side: patches of 16 pixels give some 1,560 of them, those of 8 four times as
+many, and take far longer on a CPU.";

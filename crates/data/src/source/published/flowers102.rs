@@ -10,7 +10,7 @@ pub(super) fn open(folder: &Path) -> Result<PublishedSets, OpenError> {
     let (labels_file, sets_file) = (root.join("imagelabels.mat"), root.join("setid.mat"));
     let labels = matlab::read(&labels_file)?.numbers("labels").map_err(|problem| broken(&labels_file, problem))?;
     let sets = matlab::read(&sets_file)?;
-    if let Some(label) = labels.iter().find(|&&label| label < 1 || label > 1 << 16) {
+    if let Some(label) = labels.iter().find(|&&label| !(1..=1 << 16).contains(&label)) {
         return Err(broken(&labels_file, format!("has the label {label}: expected classes counted from 1")));
     }
     let last = labels.iter().max().copied().unwrap_or(0);
