@@ -62,9 +62,12 @@ fn transfer_refuses_what_it_cannot_judge() {
 fn fewshot_judges_draws_and_lists() {
     let folder = tempfile::tempdir().unwrap();
     let [weights, train, test] = features(folder.path());
-    let of_images = run(&["eval", "fewshot", "--weights", &weights, "--data", DATA, "--json"]).json();
+    let judge =
+        |norm| run(&["eval", "fewshot", "--weights", &weights, "--data", DATA, "--norm", norm, "--json"]).json();
+    let of_images = judge("after");
+    assert_ne!(of_images["results"], judge("before")["results"]);
     let of_files = run(&["eval", "fewshot", "--train", &train, "--test", &test, "--json"]).json();
-    for key in ["top1", "results", "evaluation", "settings", "test_images"] {
+    for key in ["top1", "results", "evaluation", "test_images"] {
         assert_eq!(of_images[key], of_files[key], "{key}");
         assert!(!of_files[key].is_null(), "{key}");
     }

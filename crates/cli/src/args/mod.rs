@@ -21,7 +21,7 @@ pub use attention::AttentionArgs;
 pub use bench::{BenchDataArgs, BenchKnnArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
 pub use figure::{CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArgs};
-pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, PrecisionArg, SplitArg};
+pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, NormArg, PrecisionArg, SplitArg};
 pub use recipe::{PretrainArgs, RecipeArgs, RecipeFlags, ViewsArgs};
 pub use study::StudyArgs;
 pub use watch::WatchArgs;

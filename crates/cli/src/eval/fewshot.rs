@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 
 use eval::fewshot::{self, Draw, FewShot, FewShotResult, Shots, lists};
-use eval::{EvalError, Labelled};
+use eval::{EvalError, Labelled, Pooling};
 use serde_json::{Value, json};
 use text::count;
 
 use super::record::{self, Evaluation};
 use super::sets::{self, Sets};
-use crate::args::FewShotArgs;
+use crate::args::{FewShotArgs, NormArg};
 use crate::error::CliError;
 use crate::output;
 use crate::progress::{Console, Meter};
@@ -25,7 +25,8 @@ pub fn run(args: &FewShotArgs) -> Result<(), CliError> {
         return Err(EvalError::Empty { which: "test" }.into());
     }
     let lists = args.lists.as_deref().map(lists::find).transpose()?;
-    let sets = opened.compute()?;
+    let pooling = Pooling { norm: args.norm == NormArg::After, ..Default::default() };
+    let sets = opened.compute_pooled(pooling)?;
     let Some(test) = &sets.test else { return Err(EvalError::Empty { which: "test" }.into()) };
     let (train, test) = Labelled::both(&sets.train.features, &test.features)?;
     let sizes = match lists {
@@ -99,8 +100,10 @@ fn report(args: &FewShotArgs, sets: &Sets, results: &[(Shots, FewShotResult)]) -
         };
         let rows: Vec<Value> = results.iter().map(row).collect();
         let lists = args.lists.as_ref().map(|lists| text::shown(lists).to_string());
+        // What stored features are is for their own file to say.
+        let norm = args.sets.weights.as_ref().map(|_| if args.norm == NormArg::After { "after" } else { "before" });
         let settings = json!({
-            "strength": args.strength, "seed": args.seed, "splits": args.splits, "lists": lists, "intercept": false,
+            "norm": norm, "strength": args.strength, "seed": args.seed, "splits": args.splits, "lists": lists, "intercept": false,
             "preprocessing": "rows centred and scaled to unit length",
         });
         // The last is that of the most images.

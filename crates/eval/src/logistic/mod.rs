@@ -37,7 +37,7 @@ pub struct LogisticOptions {
     /// scikit-learn's `tol`.
     pub tolerance: f64,
     /// The share of the objective by which it may be above its minimum at the end, as the minimiser estimates it; a
-    /// hundredth of it where products are f64. Measured, the share is up to a hundred times what is estimated.
+    /// tenth of it where products are f64. On real features the share was up to a hundred times what is estimated.
     pub gap: f64,
     /// Steps for one strength, at most: scikit-learn's `max_iter`.
     pub max_iterations: usize,
@@ -212,7 +212,7 @@ impl Solver {
             }
         });
         let options = &self.options;
-        let tight = LogisticOptions { gap: 0.01 * options.gap, ..*options };
+        let tight = LogisticOptions { gap: 0.1 * options.gap, ..*options };
         let walked = self.pool.install(|| match &self.prepared {
             // What f32 leaves of the value's digits after the sum over rows.
             Prepared::Single(design) => path::walk(design, problems, strengths, start, options, 3e-8, visit, progress),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::SetsArgs;
-use crate::args::above_zero;
+use crate::args::{NormArg, above_zero};
 
 /// `eval fewshot`.
 #[derive(Debug, Args)]
@@ -30,6 +30,9 @@ pub struct FewShotArgs {
     /// (`imagenet_subsets1/1imgs_class.txt` and so on)
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["shots", "percent"])]
     pub lists: Option<PathBuf>,
+    /// Whether the class token is taken before or after the network's last norm; stored features are what they are
+    #[arg(long, value_name = "before|after", default_value = "before", hide_possible_values = true)]
+    pub norm: NormArg,
     /// Strength of the penalty: the number of images times lambda
     #[arg(long, value_name = "S", default_value_t = eval::fewshot::DEFAULT_STRENGTH, value_parser = above_zero)]
     pub strength: f64,
