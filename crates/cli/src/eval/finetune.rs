@@ -203,19 +203,15 @@ impl<'a> Job<'a> {
     }
 
     fn record(&self, results: Value) -> Value {
-        let settings: serde_json::Map<String, Value> = self
-            .config
-            .recipe
-            .settings()
-            .iter()
-            .map(|setting| {
-                (setting.key.to_owned(), setting.value.parse::<f64>().map_or(Value::Null, |value| json!(value)))
-            })
-            .chain([
-                ("recipe".to_owned(), json!(self.config.recipe.kind.name())),
-                ("input".to_owned(), json!(self.config.input)),
-            ])
-            .collect();
+        let recipe = &self.config.recipe;
+        let number = |text: &str| match text.parse::<u64>() {
+            Ok(whole) => json!(whole),
+            Err(_) => text.parse::<f64>().map_or(Value::Null, |number| json!(number)),
+        };
+        let mut settings: serde_json::Map<String, Value> =
+            recipe.settings().iter().map(|setting| (setting.key.to_owned(), number(&setting.value))).collect();
+        settings.insert("recipe".to_owned(), json!(recipe.kind.name()));
+        settings.insert("input".to_owned(), json!(self.config.input));
         let sources = [("train", &*self.train), ("test", &*self.test)];
         let from = Provenance::of_network(&self.weights, &self.device.device, &self.args.data, &sources);
         record::object(FINETUNE, Value::Object(settings), &from, results)
