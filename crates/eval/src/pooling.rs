@@ -8,10 +8,10 @@ use crate::error::EvalError;
 /// Which tokens make a feature. Registers are never part of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FeatureTokens {
-    /// The class token: [width].
+    /// The class token: `[width]`.
     #[default]
     Class,
-    /// The mean of the patch tokens: [width].
+    /// The mean of the patch tokens: `[width]`.
     Mean,
     /// The class token and behind it the mean of the patch tokens: [2 width].
     Both,

@@ -1,6 +1,6 @@
 //! Features out of a file: those that `features` wrote, or of any other model in the same form.
 //!
-//! A safetensors file with `features` [images, width] in F32, F64, F16 or BF16, `labels` [images] in an integer type (-1
+//! A safetensors file with `features` of shape `[images, width]` in F32, F64, F16 or BF16, `labels` of shape `[images]` in an integer type (-1
 //! for none) where there are classes, and in its metadata, where they are known, `names` and `class_names` as JSON lists.
 //! A file is untrusted: nothing is allocated that it does not hold.
 

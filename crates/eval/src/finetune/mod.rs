@@ -7,7 +7,7 @@
 //! - [`tuner`]: the network, its gradient and its optimiser; knows no data.
 //! - [`training`]: the same as the loop of crate `train` sees it: batches with RandAugment, erasing, mixup and cutmix.
 //! - [`config`]: what makes a run folder this training's.
-//! - [`judge`]: top-1 and top-5 on held-out images.
+//! - `judge`: top-1 and top-5 on held-out images.
 
 pub mod config;
 mod judge;

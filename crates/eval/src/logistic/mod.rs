@@ -2,8 +2,8 @@
 //! the penalty. In scikit-learn's words C = 1 / s, and its objective is this one divided by s.
 //!
 //! The protocols ask for many related problems: 45 strengths times five folds. Where the time goes is passes over the
-//! features, so there are few of them and each does much: problems share a pass ([`objective`]), coordinates are
-//! chosen so that few are needed ([`design`]), and each problem starts from its neighbour on the path ([`path`]).
+//! features, so there are few of them and each does much: problems share a pass (`objective`), coordinates are
+//! chosen so that few are needed (`design`), and each problem starts from its neighbour on the path (`path`).
 //!
 //! Products are f32 for many features and f64 for few; sums over blocks of rows, the parameters and everything that the
 //! minimiser does are f64. Few features are told apart without error by weakly penalised weights, and what is left of their

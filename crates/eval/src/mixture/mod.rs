@@ -1,9 +1,9 @@
 //! A mixture of von Mises-Fisher distributions fitted to features (movMF), and how well it describes others: the baseline
 //! that the paper's theory stands on.
 //!
-//! Only the directions of features count. The algorithm is [`vmf::fit_mixture`]; here are its products ([`points`]) and what
+//! Only the directions of features count. The algorithm is [`vmf::fit_mixture`]; here are its products (`points`) and what
 //! a mixture is judged by: the log-likelihood of images that it was not fitted to, and how far its components agree with
-//! classes ([`agreement`]). A network's own prototypes are a mixture too ([`prototypes`]), on the sphere of its head.
+//! classes (`agreement`). A network's own prototypes are a mixture too (`prototypes`), on the sphere of its head.
 
 mod agreement;
 mod points;
