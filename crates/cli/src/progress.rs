@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -137,6 +138,31 @@ impl Meter {
             }
             None => {}
         }
+    }
+}
+
+/// The progress of a pass over something, told by how many are done.
+#[derive(Debug)]
+pub struct Pass {
+    console: Console,
+    meter: Meter,
+}
+
+impl Pass {
+    /// A pass over `total` of `what` (images, prototypes) that begins now.
+    pub fn new(what: &'static str, total: usize) -> Self {
+        let console = Console::new(total as u64);
+        let meter = Meter::started(&console, what);
+        Self { console, meter }
+    }
+
+    /// Shows that `done` of `total` are done, for a library that asks whether to go on.
+    pub fn show(&mut self, done: usize, total: usize) -> ControlFlow<()> {
+        self.meter.show(done as u64, total as u64, "");
+        if done == total {
+            self.console.close();
+        }
+        ControlFlow::Continue(())
     }
 }
 
