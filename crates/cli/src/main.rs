@@ -21,6 +21,7 @@ mod images;
 mod inspect;
 mod limits;
 mod longer;
+mod machine;
 mod memory;
 mod online_knn;
 mod outcome;

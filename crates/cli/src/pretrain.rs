@@ -24,6 +24,7 @@ use crate::device::Chosen;
 use crate::error::CliError;
 use crate::extension::{self, Length};
 use crate::images;
+use crate::machine;
 use crate::memory;
 use crate::online_knn::{self, OnlineEvaluation, input_spec};
 use crate::outcome::Ended;
@@ -180,6 +181,9 @@ impl Command<'_> {
         let faster = |images_per_second| time_budget::under_an_hour(asked, facts, &recipe, images_per_second);
         let mut terminal = Terminal::new(console, recipe.epochs(), recipe.batch_size(), &faster).watching(watched);
         let mut knn = OnlineEvaluation::new(knn, &recipe);
+        let threads = args.device.host(&device.device)?.threads();
+        let machine = machine::here(&device.device, threads);
+        folder.note_machine(&machine, RunReader::open(out)?.last_saved().unwrap_or(0))?;
         let opened = pretraining::open(&device.device, &recipe, &*method, folder, train.clone(), extras, &mut terminal);
         let trained = opened.map_err(CliError::from).and_then(|mut trainer| {
             knn.start = online_knn::logged_start(&RunReader::open(out)?)?;

@@ -19,6 +19,7 @@ pub mod curves;
 pub mod figure;
 pub mod history;
 pub mod listing;
+mod machine;
 mod markup;
 pub mod page;
 pub mod scale;
