@@ -199,8 +199,9 @@ pub(crate) fn summary(runs: &[Account]) -> String {
         let knn = run.knn().map_or("-".to_owned(), |knn| format!("{knn:.1}"));
         _ = writeln!(
             rows,
-            "<tr><td>{}</td><td>{}</td><td class=\"number\">{knn}</td><td class=\"number\">{}</td><td class=\"number\">{}</td>\
-             <td class=\"number\">{}</td><td>{}</td></tr>",
+            "<tr><td data-label=\"run\">{}</td><td data-label=\"state\">{}</td><td class=\"number\" data-label=\"kNN top-1, %\">{knn}</td>\
+             <td class=\"number\" data-label=\"loss\">{}</td><td class=\"number\" data-label=\"prototypes\">{}</td>\
+             <td class=\"number\" data-label=\"rank\">{}</td><td data-label=\"verdict\">{}</td></tr>",
             escape(&run.name),
             run.state.word(),
             last("loss"),
@@ -210,7 +211,7 @@ pub(crate) fn summary(runs: &[Account]) -> String {
         );
     }
     format!(
-        "<h2>Where they are</h2>\n{SCROLL}<table><tr><th>run</th><th>state</th><th class=\"number\">kNN top-1, %</th>\
+        "<h2>Where they are</h2>\n{SCROLL}<table class=\"summary\"><tr><th>run</th><th>state</th><th class=\"number\">kNN top-1, %</th>\
          <th class=\"number\">loss</th><th class=\"number\">prototypes</th><th class=\"number\">rank</th><th>verdict</th></tr>\n\
          {rows}</table></div>\n"
     )
