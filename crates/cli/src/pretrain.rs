@@ -158,7 +158,7 @@ impl Command<'_> {
         if let Some(beginning) = beginning.as_ref().filter(|_| !out.join(INITIAL_FILE).exists()) {
             folder.write(INITIAL_FILE, &beginning.to_safetensors()?)?;
         }
-        introduce(device, &train.describe(), &recipe, out, attempts.len());
+        introduce(device, &train.describe(), &recipe, out, attempts.len(), args.verbose);
         for difference in folder.changed() {
             output::note(&format!("changed from here on: {difference}"));
         }
@@ -277,16 +277,22 @@ pub fn name_of(data: &str) -> String {
     }
 }
 
-fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path, collapsed: usize) {
+fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path, collapsed: usize, is_verbose: bool) {
     let (steps, per_epoch) = (recipe.total_steps(), recipe.steps_per_epoch());
     let attempt = if collapsed > 0 { format!(", attempt {}", collapsed + 1) } else { String::new() };
+    let table = recipe.table(is_verbose);
+    let usual = recipe.explain().len() - table.lines().count();
+    let usual = match usual {
+        0 => String::new(),
+        usual => format!("\n  and {usual} values as always: --verbose shows them, config.toml has them"),
+    };
     output::note(&format!(
-        "device  {}\ndata    {data}\nrun     {}{attempt}: {} in {} of {per_epoch}\nrecipe\n{}",
+        "device  {}\ndata    {data}\nrun     {}{attempt}: {} in {} of {per_epoch}\nrecipe\n{}{usual}",
         device.describe(),
         text::shown(out),
         text::count(steps as usize, "step"),
         text::count(recipe.epochs(), "epoch"),
-        recipe.table().trim_end()
+        table.trim_end()
     ));
     for warning in recipe.warnings() {
         output::note(&format!("warning: {warning}"));

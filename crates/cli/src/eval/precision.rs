@@ -1,5 +1,6 @@
 //! `eval precision`: kNN accuracy by the precision of the component that an image belongs to.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use eval::precision::{PrecisionBin, by_length, rank_correlation};
@@ -65,7 +66,10 @@ pub fn judge<'a>(path: &Path, data: &str, how: &'a PrecisionSettings) -> Result<
     let mut pass = Pass::new("image", judged.len());
     let mut progress = |done, total| pass.show(done, total);
     let chosen = assign(&head.loaded, head.kind(), head.temperature, judged, &device, &mut progress)?;
-    let rightly = knn::rightly(train, test, k, how.temperature, Place::new(&sets.host, &sets.device))?;
+    let pass = RefCell::new(Pass::new("classified image", judged.len()));
+    let tell = |done, total| _ = pass.borrow_mut().show(done, total);
+    let place = Place::new(&sets.host, &sets.device).watched_by(&tell);
+    let rightly = knn::rightly(train, test, k, how.temperature, place)?;
     let lengths: Vec<f64> = chosen.prototypes.iter().map(|&prototype| head.lengths[prototype as usize]).collect();
     let bins = by_length(&lengths, &rightly, how.bins as usize);
     let top1 = 100.0 * rightly.iter().filter(|right| **right).count() as f64 / rightly.len() as f64;
