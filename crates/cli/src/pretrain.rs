@@ -172,7 +172,7 @@ impl Command<'_> {
         let (console, stop) = match heard {
             Some(heard) => heard,
             None => {
-                let console = Console::new(recipe.total_steps());
+                let console = Console::with_words(recipe.total_steps());
                 let stop = Stop::listen(&console)?;
                 heard.insert((console, stop))
             }

@@ -26,6 +26,11 @@ impl Console {
         Self::with_template(Some(total), "[{wide_bar}] {pos}/{len}  {msg}")
     }
 
+    /// The same with room for much to say: a line of its own, cut where the terminal ends.
+    pub fn with_words(total: u64) -> Self {
+        Self::with_template(Some(total), "[{wide_bar}] {pos}/{len}\n{wide_msg}")
+    }
+
     /// The same for things of which nobody knows how many there are.
     pub fn counting() -> Self {
         Self::with_template(None, "{spinner} {msg}")

@@ -1,7 +1,7 @@
 //! Numbers over time as one line of letters: `▇▆▄▃▂▁▁▁`.
 
 /// Letters at the most; half as many after two neighbours have become one each.
-const MOST: usize = 16;
+const MOST: usize = 12;
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// For terminals that know no others.
 const PLAIN: [char; 8] = ['_', '.', ',', '-', '~', '+', '*', '#'];
