@@ -1,6 +1,5 @@
 //! `doctor`: what this machine offers, and what to expect from it.
 
-use std::fs;
 use std::path::Path;
 
 use text::{bytes, count};
@@ -8,6 +7,7 @@ use text::{bytes, count};
 use crate::args::DoctorArgs;
 use crate::bench::step;
 use crate::error::CliError;
+use crate::machine;
 use crate::memory::HostMemory;
 use crate::output;
 
@@ -30,8 +30,8 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     let mut lines = vec![("dino-vmf", env!("CARGO_PKG_VERSION").to_owned())];
     let mut advice = Vec::new();
 
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let name = cpu_name().unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    let cores = machine::cores();
+    let name = machine::processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned());
     lines.push(("CPU", format!("{name}, {}", count(cores, "core"))));
     lines.push(("computes with", device.describe()));
     let rate = step::gemm_gflops(&device);
@@ -93,12 +93,6 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     text.extend(advice.iter().map(|line| format!("* {line}\n")));
     output::result(&text)?;
     refusal.map_or(Ok(()), Err)
-}
-
-fn cpu_name() -> Option<String> {
-    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = info.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
 }
 
 #[cfg(unix)]

@@ -384,6 +384,25 @@ pub enum CliError {
         /// Its name.
         key: String,
     },
+    /// A file is no result of the evaluation that a figure draws.
+    #[error("{}: no result of `eval {evaluation} --json`: {why}", text::shown(path))]
+    FigureResult {
+        /// The file.
+        path: PathBuf,
+        /// The evaluation.
+        evaluation: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// A network has to be judged, and nothing says on what.
+    #[error(
+        "{}: --data SRC says which labelled images it is judged on; a .json file of `eval precision --json` needs none",
+        text::shown(path)
+    )]
+    FigureData {
+        /// The network.
+        path: PathBuf,
+    },
     /// A figure of the distribution with parameters that it does not have.
     #[error(transparent)]
     Distribution(#[from] vmf::Error),

@@ -12,6 +12,7 @@ use train::run::CENSUS_FILE;
 use crate::args::SplitArg;
 use crate::error::CliError;
 use crate::output;
+use crate::preparing::Preparing;
 
 /// The seed of `synthetic` where its name has none. Not the run's seed: two runs that differ in `--seed` are compared
 /// on the same images, and `eval` finds the images of a run without asking for its seed.
@@ -25,7 +26,10 @@ const LISTED: usize = 10;
 
 /// Opens one split of the data and prints the source's remarks.
 pub fn open(spec: &str, split: Split) -> Result<Arc<dyn Source>, OpenError> {
-    Ok(with_remarks(data::open(spec, split, SYNTHETIC_SEED)?))
+    let preparing = Preparing::new();
+    let source = data::source::open_watched(spec, split, SYNTHETIC_SEED, preparing.tell());
+    drop(preparing);
+    Ok(with_remarks(source?))
 }
 
 /// How the training images differ from those that a run was begun with, in words; none where they have its fingerprint.
@@ -50,7 +54,12 @@ pub fn open_chosen(spec: &str, split: SplitArg) -> Result<Arc<dyn Source>, OpenE
     match split {
         SplitArg::Train => open(spec, Split::Train),
         SplitArg::Test => open(spec, Split::Test),
-        SplitArg::All => Ok(with_remarks(data::open_all(spec, SYNTHETIC_SEED)?)),
+        SplitArg::All => {
+            let preparing = Preparing::new();
+            let source = data::source::open_all_watched(spec, SYNTHETIC_SEED, preparing.tell());
+            drop(preparing);
+            Ok(with_remarks(source?))
+        }
     }
 }
 

@@ -24,6 +24,7 @@ use crate::device::Chosen;
 use crate::error::CliError;
 use crate::extension::{self, Length};
 use crate::images;
+use crate::machine;
 use crate::memory;
 use crate::online_knn::{self, OnlineEvaluation, input_spec};
 use crate::outcome::Ended;
@@ -157,7 +158,7 @@ impl Command<'_> {
         if let Some(beginning) = beginning.as_ref().filter(|_| !out.join(INITIAL_FILE).exists()) {
             folder.write(INITIAL_FILE, &beginning.to_safetensors()?)?;
         }
-        introduce(device, &train.describe(), &recipe, out, attempts.len());
+        introduce(device, &train.describe(), &recipe, out, attempts.len(), args.verbose);
         for difference in folder.changed() {
             output::note(&format!("changed from here on: {difference}"));
         }
@@ -171,7 +172,7 @@ impl Command<'_> {
         let (console, stop) = match heard {
             Some(heard) => heard,
             None => {
-                let console = Console::new(recipe.total_steps());
+                let console = Console::with_words(recipe.total_steps());
                 let stop = Stop::listen(&console)?;
                 heard.insert((console, stop))
             }
@@ -180,6 +181,9 @@ impl Command<'_> {
         let faster = |images_per_second| time_budget::under_an_hour(asked, facts, &recipe, images_per_second);
         let mut terminal = Terminal::new(console, recipe.epochs(), recipe.batch_size(), &faster).watching(watched);
         let mut knn = OnlineEvaluation::new(knn, &recipe);
+        let threads = args.device.host(&device.device)?.threads();
+        let machine = machine::here(&device.device, threads);
+        folder.note_machine(&machine, RunReader::open(out)?.last_saved().unwrap_or(0))?;
         let opened = pretraining::open(&device.device, &recipe, &*method, folder, train.clone(), extras, &mut terminal);
         let trained = opened.map_err(CliError::from).and_then(|mut trainer| {
             knn.start = online_knn::logged_start(&RunReader::open(out)?)?;
@@ -273,16 +277,22 @@ pub fn name_of(data: &str) -> String {
     }
 }
 
-fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path, collapsed: usize) {
+fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path, collapsed: usize, is_verbose: bool) {
     let (steps, per_epoch) = (recipe.total_steps(), recipe.steps_per_epoch());
     let attempt = if collapsed > 0 { format!(", attempt {}", collapsed + 1) } else { String::new() };
+    let table = recipe.table(is_verbose);
+    let usual = recipe.explain().len() - table.lines().count();
+    let usual = match usual {
+        0 => String::new(),
+        usual => format!("\n  and {usual} values as always: --verbose shows them, config.toml has them"),
+    };
     output::note(&format!(
-        "device  {}\ndata    {data}\nrun     {}{attempt}: {} in {} of {per_epoch}\nrecipe\n{}",
+        "device  {}\ndata    {data}\nrun     {}{attempt}: {} in {} of {per_epoch}\nrecipe\n{}{usual}",
         device.describe(),
         text::shown(out),
         text::count(steps as usize, "step"),
         text::count(recipe.epochs(), "epoch"),
-        recipe.table().trim_end()
+        table.trim_end()
     ));
     for warning in recipe.warnings() {
         output::note(&format!("warning: {warning}"));

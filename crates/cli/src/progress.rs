@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -22,15 +23,34 @@ pub struct Console {
 impl Console {
     /// With a bar for `total` things if standard error is a terminal.
     pub fn new(total: u64) -> Self {
+        Self::with_template(Some(total), "[{wide_bar}] {pos}/{len}  {msg}")
+    }
+
+    /// The same with room for much to say: a line of its own, cut where the terminal ends.
+    pub fn with_words(total: u64) -> Self {
+        Self::with_template(Some(total), "[{wide_bar}] {pos}/{len}\n{wide_msg}")
+    }
+
+    /// The same for things of which nobody knows how many there are.
+    pub fn counting() -> Self {
+        Self::with_template(None, "{spinner} {msg}")
+    }
+
+    fn with_template(total: Option<u64>, template: &str) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self { bar: None };
         }
-        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-        // The template is a constant: it can only fail while it is being written.
-        if let Ok(style) = ProgressStyle::with_template("[{wide_bar}] {pos}/{len}  {msg}") {
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
+        // Templates are constants: they can only fail while they are being written.
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
         }
         Self { bar: Some(bar) }
+    }
+
+    /// Whether a person looks on, rather than a file.
+    pub fn has_bar(&self) -> bool {
+        self.bar.is_some()
     }
 
     /// Prints a line above the bar.
@@ -128,6 +148,7 @@ impl Meter {
         };
         match &self.console.bar {
             Some(bar) => {
+                bar.set_length(total);
                 bar.set_position(done);
                 bar.set_message(format!("{about}{eta}"));
             }
@@ -137,6 +158,49 @@ impl Meter {
             }
             None => {}
         }
+    }
+
+    /// Shows that `done` are done, of nobody knows how many.
+    pub fn count(&mut self, done: u64) {
+        let words = format!("{} {}", self.what, text::thousands(done));
+        match &self.console.bar {
+            Some(bar) => {
+                bar.set_message(words);
+                bar.tick();
+            }
+            None if self.last_line.elapsed() >= LINE_EVERY => {
+                self.last_line = Instant::now();
+                output::note(&words);
+            }
+            None => {}
+        }
+    }
+}
+
+/// The progress of a pass over something, told by how many are done.
+#[derive(Debug)]
+pub struct Pass {
+    console: Console,
+    meter: Meter,
+}
+
+impl Pass {
+    /// A pass over `total` of `what` (images, prototypes) that begins now.
+    pub fn new(what: &'static str, total: usize) -> Self {
+        let console = Console::new(total as u64);
+        let meter = Meter::started(&console, what);
+        Self { console, meter }
+    }
+
+    /// Shows that `done` of `total` are done, for a library that asks whether to go on.
+    pub fn show(&mut self, done: usize, total: usize) -> ControlFlow<()> {
+        if done == total {
+            // In a file, the result says that it is done.
+            self.console.close();
+        } else {
+            self.meter.show(done as u64, total as u64, "");
+        }
+        ControlFlow::Continue(())
     }
 }
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::{BadSample, Source};
-use train::{Monitor, Progress};
+use train::{Evaluation, Monitor, Progress};
 
 use crate::output;
 use crate::progress::{Console, Meter, Repeats};
+use crate::sparkline::Sparkline;
 
 /// Unreadable images that are named.
 const NAMED: usize = 100;
@@ -29,6 +30,9 @@ pub struct Terminal<'a> {
     faster: Faster<'a>,
     /// Steps that were shown.
     shown: u32,
+    losses: Sparkline,
+    /// What the last evaluation found, in per cent.
+    knn: Option<f64>,
     repeats: Repeats,
     skipped: usize,
     turned: usize,
@@ -46,6 +50,8 @@ impl<'a> Terminal<'a> {
             batch,
             faster,
             shown: 0,
+            losses: Sparkline::new(),
+            knn: None,
             repeats: Repeats::default(),
             skipped: 0,
             turned: 0,
@@ -74,6 +80,15 @@ impl<'a> Terminal<'a> {
         }
     }
 
+    /// How the loss went so far, and the last accuracy: for a bar, which is drawn over itself. In a file they would be noise.
+    fn at_a_glance(&self) -> String {
+        let knn = self.knn.map_or(String::new(), |top1| format!("  kNN {top1:.1} %"));
+        match self.losses.line() {
+            line if line.is_empty() => knn,
+            line => format!(" {line}{knn}"),
+        }
+    }
+
     /// Says that the step after `done` is under way, which can take a minute.
     pub fn begin(&self, done: u64, total: u64, device: &str) {
         self.meter.begin(done, total, device);
@@ -96,8 +111,10 @@ impl Monitor for Terminal<'_> {
         let smooth = self.meter.smooth(images_per_second);
         self.warn_of_a_long_run(progress, smooth);
         let speed = output::speed(smooth);
+        self.losses.push(loss);
+        let seen = if self.console.has_bar() { self.at_a_glance() } else { String::new() };
         let about = format!(
-            "epoch {}/{}  loss {loss:.4}  {speed}  data wait {:.0} %",
+            "epoch {}/{}  loss {loss:.4}{seen}  {speed}  data wait {:.0} %",
             epoch + 1,
             self.epochs,
             100.0 * data_wait
@@ -112,6 +129,11 @@ impl Monitor for Terminal<'_> {
         if self.repeats.is_news(text) {
             self.console.say(text);
         }
+    }
+
+    fn evaluated(&mut self, found: &Evaluation) {
+        let knn = found.numbers.iter().find(|(key, _)| key == "knn_top1").map(|(_, top1)| *top1);
+        self.knn = knn.or(self.knn);
     }
 
     fn turned(&mut self, images: usize) {

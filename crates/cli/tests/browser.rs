@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use browser::Browser;
-use common::{program, small, small_command};
+use common::{program, run, small, small_command};
 
 /// `watch`, ended when the test is.
 struct Watching {
@@ -67,6 +67,103 @@ fn curve(steps: std::ops::Range<usize>) -> String {
     steps.map(|step| record(step, loss(step))).collect()
 }
 
+/// Nothing of the page is wider than the page.
+#[track_caller]
+fn assert_fits(browser: &mut Browser, width: u32) {
+    let over = browser.value("document.documentElement.scrollWidth - innerWidth");
+    assert!(over.as_i64().unwrap() <= 0, "{width} pixels: the page is {over} wider");
+}
+
+/// Runs like one that was trained, which cost no training: their logs are made up.
+fn imitate(folder: &Path, trained: &str, name: &str, log: &str) {
+    fs::create_dir(folder.join(name)).unwrap();
+    fs::copy(folder.join(trained).join("config.toml"), folder.join(name).join("config.toml")).unwrap();
+    fs::write(folder.join(name).join("metrics.jsonl"), log).unwrap();
+}
+
+#[test]
+fn the_list_sorts_by_click_and_by_key_and_stays_sorted_while_runs_write() {
+    let Some(mut browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    small(&folder.path().join("b"), &["--epochs", "1", "--no-report"]).succeeded();
+    fs::write(folder.path().join("b/metrics.jsonl"), record(1, 3.0)).unwrap();
+    fs::remove_file(folder.path().join("b/result.json")).unwrap();
+    for (name, loss) in [("a", 5.0), ("c", 4.0), ("d10", 2.0), ("d9", 12.0)] {
+        imitate(folder.path(), "b", name, &record(1, loss));
+    }
+    fs::create_dir(folder.path().join("broken")).unwrap();
+    fs::write(folder.path().join("broken/config.toml"), "nonsense").unwrap();
+    let watching = Watching::of(folder.path(), &[]);
+    browser.open(&watching.address);
+    browser.wait("document.getElementById('live').textContent === 'live'");
+    browser.wait("document.querySelector('[data-run=d9]').textContent.includes('12')");
+    let order = "[...document.querySelectorAll('#rows tr')].map((row) => row.dataset.run).join()";
+    let heading = |key: &str| format!("document.querySelector('th[data-sort={key}]')");
+    let state = |key: &str| format!("{}.getAttribute('aria-sort')", heading(key));
+    assert_eq!(browser.value(order), "a,b,broken,c,d10,d9", "by name, as without a script");
+    browser.value(&format!("{}.firstElementChild.click()", heading("loss")));
+    assert_eq!(browser.value(order), "d10,b,c,a,d9,broken", "what has no loss is last");
+    assert_eq!((browser.value(&state("loss")), browser.value(&state("name"))), ("ascending".into(), "none".into()));
+    // A run that goes on finds its new place, and what has the focus keeps it.
+    browser.value("document.querySelector('[data-run=a] a').focus()");
+    append(&folder.path().join("a"), &record(2, 0.5));
+    browser.wait(&format!("{order} === 'a,d10,b,c,d9,broken'"));
+    append(&folder.path().join("d9"), &record(2, 0.25));
+    browser.wait(&format!("{order} === 'd9,a,d10,b,c,broken'"));
+    browser.value(&format!("{}.firstElementChild.click()", heading("loss")));
+    assert_eq!(
+        (browser.value(order), browser.value(&state("loss"))),
+        ("c,b,d10,a,d9,broken".into(), "descending".into())
+    );
+    browser.value(&format!("{}.firstElementChild.click()", heading("loss")));
+    assert_eq!((browser.value(order), browser.value(&state("loss"))), ("a,b,broken,c,d10,d9".into(), "none".into()));
+    // By the keyboard: a heading is a button, which Enter presses.
+    browser.value(&format!("{}.firstElementChild.focus()", heading("name")));
+    for kind in ["keyDown", "keyUp"] {
+        let key = serde_json::json!({ "type": kind, "key": "Enter", "code": "Enter", "text": "\r", "windowsVirtualKeyCode": 13 });
+        browser.call("Input.dispatchKeyEvent", key);
+    }
+    browser.wait(&format!("{} === 'ascending'", state("name")));
+    assert_eq!(browser.value(order), "a,b,broken,c,d9,d10", "numbers in names count as numbers");
+    for width in [400, 1280] {
+        browser.look(width, false);
+        assert_fits(&mut browser, width);
+        let seen = format!("{}.firstElementChild.getBoundingClientRect().width > 0", heading("loss"));
+        assert_eq!(browser.value(&seen), true, "{width}");
+        browser.picture(&format!("sorted-{width}-light.png"));
+    }
+    browser.assert_quiet(watching.root());
+}
+
+#[test]
+fn a_comparison_on_paper_size_and_on_a_telephone_is_no_wider_than_the_page() {
+    let Some(mut browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let long = "a-run-with-a-name-of-many-words-that-says-all-of-its-settings-lr-0.0005-momentum-0.996-out_dim-4096";
+    small(&folder.path().join("a"), &["--epochs", "1", "--no-report"]).succeeded();
+    small(&folder.path().join("c"), &["--epochs", "2", "--no-report", "--seed", "3", "--prototypes", "l2"]).succeeded();
+    imitate(folder.path(), "a", long, &curve(0..3));
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    run(&["report", &at("a"), &at(long), &at("c"), "--out", &at("all.html")]).succeeded();
+    browser.open(&format!("file://{}", at("all.html")));
+    for (width, is_dark) in [(400, false), (400, true), (1280, false), (2560, true)] {
+        browser.look(width, is_dark);
+        assert_fits(&mut browser, width);
+        browser.picture(&format!("comparison-{width}-{}.png", if is_dark { "dark" } else { "light" }));
+    }
+    browser.look(400, false);
+    let boxes = "[...document.querySelectorAll('.scroll')]";
+    let outside = format!("{boxes}.filter((box) => box.getBoundingClientRect().right > innerWidth).length");
+    assert_eq!(browser.value(&outside), 0, "tables move within their own boxes");
+    let wide = format!("{boxes}.map((box) => box.scrollWidth > box.clientWidth && box.tabIndex === 0).join()");
+    assert_eq!(
+        browser.value(&wide),
+        "true,false",
+        "what differs can be moved, by keys too; the last figures are stacked"
+    );
+    browser.assert_quiet("file://");
+}
+
 #[test]
 fn lists_curves_and_comparisons_live_in_a_browser() {
     let Some(mut browser) = Browser::start() else { return };
@@ -74,11 +171,8 @@ fn lists_curves_and_comparisons_live_in_a_browser() {
     let hostile = "<img src=x onerror=console.log(1)>\"'\u{202e}";
     small(&folder.path().join("first"), &["--epochs", "1", "--no-report"]).succeeded();
     // Others like it, which cost no training.
-    let log = |name: &str| folder.path().join(name).join("metrics.jsonl");
     for name in ["second", hostile] {
-        fs::create_dir(folder.path().join(name)).unwrap();
-        fs::copy(folder.path().join("first/config.toml"), folder.path().join(name).join("config.toml")).unwrap();
-        fs::write(log(name), curve(4..400)).unwrap();
+        imitate(folder.path(), "first", name, &curve(4..400));
     }
     let config = fs::read_to_string(folder.path().join("second/config.toml")).unwrap();
     let other = config.lines().map(|line| if line.starts_with("seed ") { "seed = 1" } else { line });
@@ -98,8 +192,7 @@ fn lists_curves_and_comparisons_live_in_a_browser() {
     browser.wait("document.querySelector('[data-run=second]').textContent.includes('1.062')");
     for (width, is_dark) in [(400, false), (400, true), (1280, false), (1280, true)] {
         browser.look(width, is_dark);
-        let over = browser.value("document.documentElement.scrollWidth - innerWidth");
-        assert!(over.as_i64().unwrap() <= 0, "{width} pixels: the list is {over} wider");
+        assert_fits(&mut browser, width);
         browser.picture(&format!("list-{width}-{}.png", if is_dark { "dark" } else { "light" }));
     }
 
@@ -115,6 +208,7 @@ fn lists_curves_and_comparisons_live_in_a_browser() {
     assert_eq!(browser.value("document.querySelector('[data-part=differences]').innerText.includes('seed')"), true);
     for (width, is_dark) in [(400, true), (1280, false), (1280, true)] {
         browser.look(width, is_dark);
+        assert_fits(&mut browser, width);
         browser.picture(&format!("compare-{width}-{}.png", if is_dark { "dark" } else { "light" }));
     }
 
@@ -129,8 +223,7 @@ fn lists_curves_and_comparisons_live_in_a_browser() {
     assert_eq!(browser.value("document.querySelector('.tools input').value"), "7");
     for (width, is_dark) in [(400, false), (400, true), (1280, false), (1280, true)] {
         browser.look(width, is_dark);
-        let over = browser.value("document.documentElement.scrollWidth - innerWidth");
-        assert!(over.as_i64().unwrap() <= 0, "{width} pixels: the page is {over} wider");
+        assert_fits(&mut browser, width);
         browser.picture(&format!("run-{width}-{}.png", if is_dark { "dark" } else { "light" }));
     }
     append(&folder.path().join("second"), "{\"step\":450,\"loss\":\"NaN\",\"images_per_second\":\"inf\"}\n");

@@ -127,3 +127,71 @@ fn settings_that_make_no_sense_are_refused_by_the_command_line() {
         assert!(output.status.code() == Some(2) && said.contains(words), "{more:?}: {said}");
     }
 }
+
+/// The entry of a table in CSV, by the name of its column and the beginning of its row.
+fn entry(csv: &str, row: &str, column: &str) -> String {
+    let mut lines = csv.lines();
+    let names = lines.next().unwrap().replace("\"", "");
+    // Names have a comma and a space; columns are parted by a comma alone.
+    let names = names.replace(", ", "; ");
+    let at = names.split(',').position(|name| name == column.replace(", ", "; ")).unwrap_or_else(|| panic!("{names}"));
+    let line = lines.find(|line| line.starts_with(&format!("{row},"))).unwrap_or_else(|| panic!("{row}: {csv}"));
+    line.split(',').nth(at).unwrap().to_owned()
+}
+
+#[test]
+fn the_figure_of_prototypes_has_the_numbers_of_the_evaluation() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let thresholds = ["--thresholds", "0.3,0.5,0.9"];
+    let said = run(&[&["eval", "prototypes", "--weights", weights(), "--json"][..], &thresholds].concat()).succeeded();
+    fs::write(path("said.json"), &said.out).unwrap();
+    let result = said.json();
+    let both = [weights(), &path("said.json"), "--out", &path("both.svg")];
+    run(&[&["figure", "prototypes"][..], &both, &thresholds].concat()).succeeded();
+    let csv = fs::read_to_string(path("both.csv")).unwrap();
+    for threshold in ["0.3", "0.5", "0.9"] {
+        for name in ["run", "said"] {
+            let of = |column: &str| entry(&csv, threshold, &format!("{name}, {column}"));
+            assert_eq!(of("unique"), result["unique"][threshold].to_string());
+            assert_eq!(of("largest set"), result["largest"][threshold].to_string());
+        }
+    }
+    let svg = fs::read_to_string(path("both.svg")).unwrap();
+    assert!(svg.contains("unique prototypes") && svg.contains(">said<"), "{svg}");
+    run(&["figure", "prototypes", &path("said.json"), "--out", &path("one.png")]).succeeded();
+    assert!(fs::read(path("one.png")).unwrap().starts_with(b"\x89PNG"));
+    fs::write(path("other.json"), "{\"evaluation\":{\"name\":\"knn\"}}").unwrap();
+    let error = run(&["figure", "prototypes", &path("other.json"), "--out", &path("x.svg")]).failed();
+    assert!(error.contains("it is one of `eval knn`"), "{error}");
+    fs::write(path("bare.json"), "{\"evaluation\":{\"name\":\"prototypes\"}}").unwrap();
+    let error = run(&["figure", "prototypes", &path("bare.json"), "--out", &path("x.svg")]).failed();
+    assert!(error.contains("`unique` is missing in it"), "{error}");
+    assert!(!folder.path().join("x.svg").exists());
+}
+
+#[test]
+fn the_figure_of_precision_has_the_numbers_of_the_evaluation() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let how = ["--data", DATA, "--k", "5", "--bins", "3"];
+    let said = run(&[&["eval", "precision", "--weights", weights(), "--json"][..], &how].concat()).succeeded();
+    fs::write(path("said.json"), &said.out).unwrap();
+    let result = said.json();
+    run(&[&["figure", "precision", weights(), "--out", &path("run.svg")][..], &how].concat()).succeeded();
+    run(&["figure", "precision", &path("said.json"), "--out", &path("file.svg")]).succeeded();
+    for (file, name) in [("run.csv", "run"), ("file.csv", "said")] {
+        let csv = fs::read_to_string(path(file)).unwrap();
+        assert_eq!(csv.lines().count(), 4, "{csv}");
+        for (row, bin) in
+            ["0", "33.333333333333336", "66.66666666666667"].iter().zip(result["bins"].as_array().unwrap())
+        {
+            for (column, key) in [("top-1", "top1"), ("|w| from", "from"), ("|w| to", "to"), ("images", "images")] {
+                let drawn: f64 = entry(&csv, row, &format!("{name}, {column}")).parse().unwrap();
+                assert_eq!(drawn, number(&bin[key]), "{column} at {row}: {csv}");
+            }
+        }
+    }
+    let error = run(&["figure", "precision", weights(), "--out", &path("x.svg")]).failed();
+    assert!(error.contains("--data SRC says which labelled images"), "{error}");
+}

@@ -22,6 +22,36 @@ fn problems(run: &Path) -> String {
 }
 
 #[test]
+fn the_machine_is_told_as_the_run_wrote_it_down_and_a_start_elsewhere_adds_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, record) = (folder.path().join("run"), folder.path().join("run/machine.json"));
+    small(&out, &["--epochs", "1", "--no-report"]).succeeded();
+    let (json, text) = inspected(&out);
+    let machine = &json["machines"][0];
+    assert_eq!((&machine["after_step"], &machine["device"]), (&0.into(), &machine["device"]));
+    assert!(machine["program"].as_str().unwrap().starts_with("dino-vmf "), "{machine}");
+    assert!(machine["device"].as_str().unwrap().starts_with("cpu, ") && machine["driver"].is_null(), "{machine}");
+    assert!(text.contains("  machine      "), "{text}");
+
+    // The same run, begun elsewhere and not finished: a checkpoint, and no result.
+    edit(&record, "\"processor\": \"", "\"processor\": \"another <b>\u{202e}");
+    fs::remove_file(out.join("result.json")).unwrap();
+    small(&out, &["--epochs", "1"]).succeeded();
+    let (json, text) = inspected(&out);
+    let machines = json["machines"].as_array().unwrap();
+    assert_eq!((machines.len(), &machines[1]["after_step"]), (2, &3.into()), "{json}");
+    assert!(text.contains("after step 3: ") && !text.contains('\u{202e}'), "{text}");
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("another &lt;b&gt;\u{fffd}") && page.contains("after step 3"), "{page}");
+
+    // A record that is gone or damaged is none, and nothing fails.
+    fs::write(&record, "[{").unwrap();
+    assert_eq!(inspected(&out).0["machines"], serde_json::json!([]));
+    run(&["report", out.to_str().unwrap()]).succeeded();
+    assert!(!fs::read_to_string(out.join("report.html")).unwrap().contains("<h2>Machine</h2>"));
+}
+
+#[test]
 fn settings_that_were_edited_are_not_believed() {
     let folder = tempfile::tempdir().unwrap();
     small(folder.path(), &[]).succeeded();

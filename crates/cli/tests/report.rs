@@ -23,6 +23,7 @@ fn a_run_ends_with_a_page_that_asks_for_nothing() {
         assert!(page.contains(title), "{title}");
     }
     assert!(page.contains("given: --epochs") && page.contains("derived: "), "the recipe with its reasons");
+    assert!(page.contains("<h2>Machine</h2>") && page.contains(env!("CARGO_PKG_VERSION")), "what computed it");
     for outside in ["http:", "https:", "src=\"/", "@import", "url("] {
         let found = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!found.contains(outside), "{outside}");

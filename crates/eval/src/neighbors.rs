@@ -21,10 +21,18 @@ const RUN: usize = 64;
 const NORMALIZE_EPSILON: f64 = 1e-12;
 
 /// Where neighbours are looked for: similarities on one device, the largest of them on the threads of the host.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Place<'a> {
     host: &'a Device,
     products: &'a Device,
+    /// Who is told how many images have their neighbours.
+    tell: Option<&'a dyn Fn(usize, usize)>,
+}
+
+impl std::fmt::Debug for Place<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Place").field("host", self.host).field("products", self.products).finish_non_exhaustive()
+    }
 }
 
 impl<'a> Place<'a> {
@@ -35,7 +43,12 @@ impl<'a> Place<'a> {
     /// When `host` is a GPU.
     pub fn new(host: &'a Device, device: &'a Device) -> Self {
         assert!(!host.is_gpu(), "the host is a CPU");
-        Self { host, products: if device.dtype() == DType::F32 { device } else { host } }
+        Self { host, products: if device.dtype() == DType::F32 { device } else { host }, tell: None }
+    }
+
+    /// The same, with somebody who is told how many of how many images have their neighbours.
+    pub fn watched_by(self, tell: &'a dyn Fn(usize, usize)) -> Self {
+        Self { tell: Some(tell), ..self }
     }
 
     /// The host, and who computes products.
@@ -53,7 +66,7 @@ impl<'a> From<&'a Device> for Place<'a> {
     /// Everything on the host.
     fn from(host: &'a Device) -> Self {
         assert!(!host.is_gpu(), "the host is a CPU");
-        Self { host, products: host }
+        Self { host, products: host, tell: None }
     }
 }
 
@@ -87,7 +100,8 @@ pub(crate) fn nearest<'a, R: Send>(
     exclude: Exclude,
     judge: impl Fn(usize, &[Neighbor]) -> R + Sync,
 ) -> Result<Vec<R>, EvalError> {
-    let Place { host, products } = place.into();
+    let Place { host, products, tell } = place.into();
+    let images = test.len();
     let train: Vec<(Tensor, Tensor)> = units(products, train, TRAIN_ROWS)
         .map(|unit| {
             let no_bias = products.zeros(&[unit.rows()]);
@@ -123,6 +137,9 @@ pub(crate) fn nearest<'a, R: Send>(
             let judge = |(i, best): (usize, Best)| judge(first_test + i, &best.into_sorted());
             judged.par_extend(best.into_par_iter().enumerate().map(judge));
         });
+        if let Some(tell) = tell {
+            tell(judged.len(), images);
+        }
     }
     Ok(judged)
 }

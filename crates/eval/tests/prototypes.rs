@@ -4,7 +4,7 @@ mod common;
 
 use std::ops::ControlFlow;
 
-use eval::prototypes::{PrototypeKind, assign};
+use eval::prototypes::{PrototypeKind, assign, project};
 use eval::{EvalError, Features};
 use model::weights::{LoadedHead, NetworkRole, WeightsError, WeightsFile};
 use model::{HeadConfig, Layout, Projector, PrototypeLayer};
@@ -116,6 +116,47 @@ fn threads_change_nothing_and_wrong_settings_are_named() {
     assert!(matches!(with(0.07, &Features { dim: P, ..Default::default() }), Err(EvalError::Empty { .. })));
     let stopped = assign(&head, PrototypeKind::Plain, 0.07, &images, &device, &mut |_, _| ControlFlow::Break(()));
     assert!(matches!(stopped, Err(EvalError::Stopped)));
+}
+
+/// A head with batch norm, of random weights.
+fn head_with_batch_norm(device: &Device) -> LoadedHead {
+    let config = HeadConfig { inputs: P, hidden: 24, bottleneck: P, prototypes: K, layers: 2, batch_norm: true };
+    let mut layout = Layout::default();
+    let projector = Projector::new(&mut layout, "head.mlp", &config.projector());
+    let prototypes = PrototypeLayer::new(&mut layout, "head.last_layer", K, P);
+    let mut weights = layout.zeros(device);
+    let mut stream = Key::new(8, Purpose::Bench).stream();
+    for parameter in weights.tensors_mut() {
+        let values: Vec<f64> = (0..parameter.len()).map(|_| 0.3 + stream.normal()).collect();
+        parameter.copy_from_f64(&values);
+    }
+    LoadedHead { config, projector, prototypes, weights }
+}
+
+#[test]
+fn batch_norm_sees_thousands_of_images_whatever_their_order_by_class() {
+    let device = device(2);
+    let head = head_with_batch_norm(&device);
+    let mut images = images(&mut Key::new(9, Purpose::Bench).stream(), 5000);
+    // Sorted by class, as folders are: the first half lies elsewhere than the second.
+    images.values[..2500 * P].iter_mut().for_each(|x| *x += 3.0);
+    let on_sphere = project(&head, &images, &device).unwrap();
+    assert_eq!((on_sphere.dim, on_sphere.len(), &on_sphere.indices), (P, 5000, &images.indices));
+    let chosen = assign(&head, PrototypeKind::Plain, 0.1, &images, &device, &mut go_on).unwrap();
+    let mean = |d: usize| (0..5000).map(|row| f64::from(on_sphere.row(row)[d])).sum::<f64>() / 5000.0;
+    assert!((0..P).all(|d| (chosen.mean[d] - mean(d)).abs() < 1e-9), "the same vectors in both");
+    // A part of one class alone would have statistics that take the difference of the classes away.
+    let first = |rows: std::ops::Range<usize>| {
+        let values = images.values[rows.start * P..rows.end * P].to_vec();
+        let part = Features::labelled(P, values, &vec![0; rows.len()]);
+        project(&head, &part, &device).unwrap().values
+    };
+    let apart = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a - b).abs()).fold(0.0, f64::max);
+    assert!(apart(&first(0..2500), &on_sphere.values[..2500 * P]) > 0.1);
+    let all_mixed: Vec<f32> = (0..5000).step_by(2).flat_map(|row| images.row(row)).copied().collect();
+    let mixed = project(&head, &Features::labelled(P, all_mixed, &vec![0; 2500]), &device).unwrap();
+    let near = (0..2500).filter(|&i| apart(mixed.row(i), on_sphere.row(2 * i)) < 0.1).count();
+    assert!(near > 2000, "statistics of a mixed part are those of all, about: {near}");
 }
 
 /// A file with these tensors, whose elements count up.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use ssl::health::{Course, Vitals};
 use ssl::recipe::{self, Recipe};
-use train::run::{Activity, Attempt, RunError, RunReader, RunResult, RunState};
+use train::run::{Activity, Attempt, MachineSince, RunError, RunReader, RunResult, RunState};
 
 use crate::history::History;
 use crate::settings::{self, Setting};
@@ -44,6 +44,8 @@ pub struct Account {
     pub verdict: Verdict,
     /// Attempts before this one, which collapsed.
     pub attempts: Vec<Attempt>,
+    /// The machines that it was computed on, oldest first; none where it does not say.
+    pub machines: Vec<MachineSince>,
 }
 
 /// How a run is doing, or has done.
@@ -108,9 +110,9 @@ impl Account {
         let step = history.last_step().max(run.last_saved()).unwrap_or(0);
         let state = RunState::of(activity, result.as_ref());
         let verdict = verdict(&recipe, &state, result.as_ref(), last);
-        let attempts = run.attempts()?;
+        let (attempts, machines) = (run.attempts()?, run.machines());
         let (path, name) = (path.to_owned(), name_of(path));
-        Ok(Self { name, path, state, recipe, settings, step, history, result, verdict, attempts })
+        Ok(Self { name, path, state, recipe, settings, step, history, result, verdict, attempts, machines })
     }
 
     /// Steps of an epoch.

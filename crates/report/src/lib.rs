@@ -6,6 +6,7 @@
 //! - [`account`]: what there is to tell of a run besides.
 //! - [`settings`]: the settings of a run with their reasons.
 //! - [`curves`]: which numbers of a run are drawn together, and beside what.
+//! - [`dots`]: what a study has found, a dot for each run.
 //! - [`figure`]: the paper's figures, as drawings with their numbers beside them.
 //! - [`page`]: one self-contained HTML file for a run, or for several side by side.
 //! - [`listing`]: all runs below a folder, a row each.
@@ -16,9 +17,11 @@
 pub mod account;
 pub mod chart;
 pub mod curves;
+pub mod dots;
 pub mod figure;
 pub mod history;
 pub mod listing;
+mod machine;
 mod markup;
 pub mod page;
 pub mod scale;

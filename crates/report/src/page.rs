@@ -8,6 +8,7 @@ use std::fmt::Write;
 use crate::account::{Account, ReportError};
 use crate::chart::{self, Chart};
 use crate::curves;
+use crate::machine;
 use crate::markup::escape;
 use crate::scale::shown;
 use crate::settings::{From, Setting};
@@ -18,6 +19,9 @@ pub(crate) const SCRIPT: &str = include_str!("assets/page.js");
 pub const FIRST_LINE: &str = "<!doctype html><!-- dino-vmf report -->";
 /// Nothing is fetched, whatever stands in a page.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
+
+/// What begins a box for a table that may be wider than the page. It takes the focus, so that keys can move it.
+pub(crate) const SCROLL: &str = "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table\">";
 
 /// A part of a page beside what follows from the run's log: pictures, for instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +61,7 @@ fn of_run(run: &Account, sections: &[Section]) -> String {
     for section in sections {
         _ = write!(html, "<h2>{}</h2>\n{}", escape(&section.title), section.html);
     }
-    html + &recipe(run)
+    html + &recipe(run) + &machine::table(run)
 }
 
 fn of_runs(runs: &[Account], sections: &[Section]) -> String {
@@ -150,8 +154,8 @@ pub(crate) fn recipe(run: &Account) -> String {
     };
     let (chosen, usual) = (rows(false), rows(true));
     format!(
-        "<h2>Recipe</h2>\n<div class=\"scroll\"><table><tr><th>key</th><th>value</th><th>why</th></tr>\n{chosen}</table></div>\n\
-         <details><summary>What is as always</summary><div class=\"scroll\"><table>{usual}</table></div></details>\n"
+        "<h2>Recipe</h2>\n{SCROLL}<table><tr><th>key</th><th>value</th><th>why</th></tr>\n{chosen}</table></div>\n\
+         <details><summary>What is as always</summary>{SCROLL}<table>{usual}</table></div></details>\n"
     )
 }
 
@@ -183,7 +187,7 @@ pub(crate) fn differences(runs: &[Account]) -> String {
     let names: String = runs.iter().map(|run| format!("<th>{}</th>", escape(&run.name))).collect();
     format!(
         "<h2>Where their recipes differ</h2>\n\
-         <div class=\"scroll\"><table><tr><th>key</th>{names}</tr>\n{rows}</table></div>\n"
+         {SCROLL}<table><tr><th>key</th>{names}</tr>\n{rows}</table></div>\n"
     )
 }
 
@@ -195,8 +199,9 @@ pub(crate) fn summary(runs: &[Account]) -> String {
         let knn = run.knn().map_or("-".to_owned(), |knn| format!("{knn:.1}"));
         _ = writeln!(
             rows,
-            "<tr><td>{}</td><td>{}</td><td class=\"number\">{knn}</td><td class=\"number\">{}</td><td class=\"number\">{}</td>\
-             <td class=\"number\">{}</td><td>{}</td></tr>",
+            "<tr><td data-label=\"run\">{}</td><td data-label=\"state\">{}</td><td class=\"number\" data-label=\"kNN top-1, %\">{knn}</td>\
+             <td class=\"number\" data-label=\"loss\">{}</td><td class=\"number\" data-label=\"prototypes\">{}</td>\
+             <td class=\"number\" data-label=\"rank\">{}</td><td data-label=\"verdict\">{}</td></tr>",
             escape(&run.name),
             run.state.word(),
             last("loss"),
@@ -206,7 +211,7 @@ pub(crate) fn summary(runs: &[Account]) -> String {
         );
     }
     format!(
-        "<h2>Where they are</h2>\n<div class=\"scroll\"><table><tr><th>run</th><th>state</th><th class=\"number\">kNN top-1, %</th>\
+        "<h2>Where they are</h2>\n{SCROLL}<table class=\"summary\"><tr><th>run</th><th>state</th><th class=\"number\">kNN top-1, %</th>\
          <th class=\"number\">loss</th><th class=\"number\">prototypes</th><th class=\"number\">rank</th><th>verdict</th></tr>\n\
          {rows}</table></div>\n"
     )

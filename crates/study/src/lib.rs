@@ -1,16 +1,14 @@
 //! Many runs as one question: a grid of data, recipes and seeds in a file, and the table that answers it.
 //!
 //! [`StudyFile`] is what the user wrote, [`Plan`] the runs that follow from it, [`pool`] has several of them at work at a
-//! time, and [`Summary`] is what they gave: mean and deviation over seeds, collapses and times, as Markdown, CSV and SVG.
+//! time, and [`Summary`] is what they gave: mean and deviation over seeds, collapses and times, as Markdown and CSV.
 
-mod figure;
 mod file;
 mod plan;
 pub mod pool;
 mod summary;
 mod table;
 
-pub use figure::figure;
 pub use file::{DataSet, StudyError, StudyFile};
 pub use plan::{Cell, Plan, StudyRun};
 pub use summary::{Accuracies, CellSummary, Ended, RunOutcome, Summary};

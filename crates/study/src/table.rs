@@ -126,14 +126,14 @@ fn csv<'a>(fields: impl Iterator<Item = &'a str>) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::path::Path;
 
     use super::*;
     use crate::{Accuracies, Plan, StudyFile};
 
     /// Two recipes with two seeds: one learns, of the other one seed collapsed and one failed.
-    pub(crate) fn example() -> (Plan, Vec<RunOutcome>) {
+    fn example() -> (Plan, Vec<RunOutcome>) {
         let text =
             "seeds = [0, 1]\n[data]\nphotos = \"p\"\n[recipes.good]\n[recipes.bad]\n[grid]\nglobal_scale = [[0.25, 1]]";
         let plan = Plan::of(&StudyFile::parse(text, "s", Path::new("")).unwrap(), "s").unwrap();

@@ -348,6 +348,7 @@ impl<T: Trainable> Trainer<T> {
             };
             monitor.say(&format!("{when}: {}", found.words));
         }
+        monitor.evaluated(&found);
         if found.numbers.is_empty() {
             return Ok(());
         }

@@ -27,6 +27,8 @@ pub trait Monitor {
     fn step(&mut self, progress: &Progress);
     /// Something that a person should read: that a run is resumed, a verdict on its health.
     fn say(&mut self, text: &str);
+    /// What an evaluation found, whose words were said.
+    fn evaluated(&mut self, _found: &Evaluation) {}
     /// An image that could not be read; another took its place.
     fn skipped(&mut self, bad: &BadSample);
     /// Images that were turned upright, for the first time.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::{PrecisionSettings, PrototypesSettings};
+
 /// The paper's figures.
 #[derive(Debug, Subcommand)]
 pub enum FigureCommand {
@@ -16,6 +18,12 @@ pub enum FigureCommand {
     /// kNN (or any number of the log) over the epochs of several runs, with bands over seeds
     #[command(after_help = CURVES_EXAMPLES)]
     Curves(CurvesArgs),
+    /// Unique prototypes and the largest set of duplicates over thresholds, of several networks
+    #[command(allow_negative_numbers = true, after_help = PROTOTYPES_EXAMPLES)]
+    Prototypes(Box<PrototypesFigureArgs>),
+    /// kNN accuracy by the precision of the prototype that images belong to, of several networks
+    #[command(allow_negative_numbers = true, after_help = PRECISION_EXAMPLES)]
+    Precision(Box<PrecisionFigureArgs>),
 }
 
 /// Where a figure goes.
@@ -66,6 +74,39 @@ pub struct CurvesArgs {
     pub out: FigureOut,
 }
 
+/// `figure prototypes`.
+#[derive(Debug, Args)]
+pub struct PrototypesFigureArgs {
+    /// Networks with their heads, as `eval prototypes --weights` takes them; or what `eval prototypes --json` has said, in
+    /// files that end in .json
+    #[arg(value_name = "RUN|RESULT.json", required = true)]
+    pub networks: Vec<PathBuf>,
+    /// How they are looked at.
+    #[command(flatten)]
+    pub how: PrototypesSettings,
+    /// Where it goes.
+    #[command(flatten)]
+    pub out: FigureOut,
+}
+
+/// `figure precision`.
+#[derive(Debug, Args)]
+pub struct PrecisionFigureArgs {
+    /// Networks with their heads, as `eval precision --weights` takes them; or what `eval precision --json` has said, in files
+    /// that end in .json
+    #[arg(value_name = "RUN|RESULT.json", required = true)]
+    pub networks: Vec<PathBuf>,
+    /// The labelled images; files of results need none
+    #[arg(long, value_name = "SRC")]
+    pub data: Option<String>,
+    /// How they are judged.
+    #[command(flatten)]
+    pub how: PrecisionSettings,
+    /// Where it goes.
+    #[command(flatten)]
+    pub out: FigureOut,
+}
+
 const CIRCLE_EXAMPLES: &str = "\
 Examples:
   dino-vmf figure circle --out circle.svg
@@ -86,3 +127,19 @@ Examples:
   dino-vmf figure curves runs/dino runs/vmf --out knn.svg
   dino-vmf figure curves studies/mine/runs/* --out knn.png         a line for each recipe, a band over its seeds
   dino-vmf figure curves runs/vmf --key kappa_median --out kappa.svg";
+
+const PROTOTYPES_EXAMPLES: &str = "\
+Examples:
+  dino-vmf figure prototypes runs/dino runs/vmf --out prototypes.svg
+  dino-vmf figure prototypes runs/vmf --thresholds 0.5,0.7,0.9,0.95,0.99 --out prototypes.png
+  dino-vmf eval prototypes --weights runs/vmf --json > vmf.json && dino-vmf figure prototypes vmf.json --out prototypes.svg
+
+The numbers are those of `eval prototypes`: the same are in the .csv.";
+
+const PRECISION_EXAMPLES: &str = "\
+Examples:
+  dino-vmf figure precision runs/dino runs/vmf --data photos --out precision.svg
+  dino-vmf eval precision --weights runs/vmf --data photos --json > vmf.json && dino-vmf figure precision vmf.json --out precision.svg
+
+The numbers are those of `eval precision`: the same are in the .csv. Images are sorted by |w| of the prototype of their
+largest logit; where lengths mean something, as in DINO-vMF, the stairs rise (Fig. 2 of the paper).";

@@ -14,13 +14,16 @@ mod watch;
 
 pub use self::eval::{
     AssignmentArg, CopiesArgs, EvalCommand, FewShotArgs, FinetuneArgs, HeadArgs, KnnArgs, LinearArgs, MixtureArgs,
-    PrecisionArgs, PrototypesArg, PrototypesArgs, RecipeArg, RetrievalArgs, SetsArgs, TransferArgs, VideoArgs,
+    PrecisionArgs, PrecisionSettings, PrototypesArg, PrototypesArgs, PrototypesSettings, RecipeArg, RetrievalArgs,
+    SetsArgs, TransferArgs, VideoArgs,
 };
 pub use self::report::{ReportArgs, RunsArgs, SortArg};
 pub use attention::AttentionArgs;
 pub use bench::{BenchDataArgs, BenchKnnArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
-pub use figure::{CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArgs};
+pub use figure::{
+    CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArgs, PrecisionFigureArgs, PrototypesFigureArgs,
+};
 pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, NormArg, PrecisionArg, SplitArg};
 pub use recipe::{PretrainArgs, RecipeArgs, RecipeFlags, ViewsArgs};
 pub use study::StudyArgs;

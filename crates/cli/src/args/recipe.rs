@@ -40,6 +40,9 @@ pub struct PretrainArgs {
     /// Print the result as one JSON object
     #[arg(long, help_heading = PLAIN)]
     pub json: bool,
+    /// Show every value of the recipe before the run, also those that are as always. config.toml has them in either case
+    #[arg(long, help_heading = PLAIN)]
+    pub verbose: bool,
     /// Leave out the page that shows the run, report.html in its folder
     #[arg(long, help_heading = PLAIN)]
     pub no_report: bool,

@@ -117,7 +117,7 @@ impl<'a> Job<'a> {
         let (recipe, total, device) = (&self.config.recipe, self.config.total_steps(), &self.device.device);
         let workers = self.args.machine.thread_count()?.unwrap_or(ReadOptions::default().workers);
         let read = ReadOptions { workers, ..ReadOptions::default() };
-        let console = Console::new(total);
+        let console = Console::with_words(total);
         let told = Cell::new((Instant::now(), usize::MAX));
         let progress = |done| tell(&console, &told, done);
         let mut judge = Judge::new(self.test.clone(), recipe.kind, self.input, read, &progress)?;

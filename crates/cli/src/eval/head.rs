@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
-use eval::prototypes::{Directions, PrototypeKind};
+use eval::Features;
+use eval::mixture::prototype_mixture;
+use eval::prototypes::{Directions, PrototypeKind, project};
 use model::weights::{LoadedHead, NetworkRole, WeightsFile};
 use serde_json::{Value, json};
 use ssl::recipe::{self, MethodName, Prototypes, Recipe};
 use tensor::Device;
 use train::run::{RunReader, is_run};
+use vmf::VmfMixture;
 
 use crate::args::{HeadArgs, PrototypesArg};
 use crate::error::CliError;
@@ -29,16 +32,14 @@ pub struct Head {
     pub lengths: Vec<f64>,
     /// v_k of each, of unit length.
     pub directions: Directions,
+    device: Device,
 }
 
 impl Head {
     /// Loads the head beside a backbone that was given as `path`.
     pub fn load(path: &Path, weights: &Weights, asked: &HeadArgs, device: &Device) -> Result<Self, CliError> {
-        let role = weights.loaded.report.role;
-        let loaded = WeightsFile::open(&weights.path)?.load_head(role, device)?;
-        let loaded = loaded.ok_or_else(|| CliError::NoHead { path: weights.path.clone() })?;
         let recipe = recipe_of(path)?;
-        let of_recipe = recipe.as_ref().map(|recipe| (recipe.prototypes(), temperature(recipe, role)));
+        let of_recipe = recipe.as_ref().map(|recipe| used_as(recipe, weights));
         let (said, usual) = of_recipe.unwrap_or((Prototypes::None, USUAL_TEMPERATURE));
         let prototypes = match asked.prototypes {
             None => said,
@@ -47,18 +48,43 @@ impl Head {
             Some(PrototypesArg::Vmf) => Prototypes::Vmf,
         };
         let temperature = asked.tau.unwrap_or(usual);
+        let head = Self::read(weights, prototypes, temperature, device)?;
         if recipe.is_none() && (asked.prototypes.is_none() || asked.tau.is_none()) {
             output::note(&format!(
                 "only a run says how its prototypes were used; taking prototypes {prototypes}, tau {temperature}. \
                  --prototypes and --tau say otherwise"
             ));
         }
+        head.ok_or_else(|| CliError::NoHead { path: weights.path.clone() })
+    }
+
+    /// The head of a run, where its prototypes are a mixture on its sphere; or why they are not.
+    pub fn as_mixture(path: &Path, weights: &Weights, device: &Device) -> Result<Result<Self, &'static str>, CliError> {
+        let Some(recipe) = recipe_of(path)? else {
+            return Ok(Err("only a run says how its prototypes were used"));
+        };
+        if recipe.method() == MethodName::Msn {
+            return Ok(Err("MSN's prototypes belong to its loss rather than to the network"));
+        }
+        let (prototypes, temperature) = used_as(&recipe, weights);
+        Ok(Self::read(weights, prototypes, temperature, device)?.ok_or("its file holds no head"))
+    }
+
+    /// None where the file holds none.
+    fn read(
+        weights: &Weights,
+        prototypes: Prototypes,
+        temperature: f64,
+        device: &Device,
+    ) -> Result<Option<Self>, CliError> {
+        let loaded = WeightsFile::open(&weights.path)?.load_head(weights.loaded.report.role, device)?;
+        let Some(loaded) = loaded else { return Ok(None) };
         let values = |id| loaded.weights[id].to_f32();
         let (lengths, directions) = (values(loaded.prototypes.magnitude()), values(loaded.prototypes.direction()));
         device.finish()?;
         let directions = Directions::new(loaded.config.bottleneck, &directions, &lengths);
         let lengths = lengths.iter().map(|&length| f64::from(length).abs()).collect();
-        Ok(Self { loaded, prototypes, temperature, lengths, directions })
+        Ok(Some(Self { loaded, prototypes, temperature, lengths, directions, device: device.clone() }))
     }
 
     /// What the lengths of its prototypes mean to a logit.
@@ -73,15 +99,30 @@ impl Head {
     pub fn settings(&self) -> Value {
         json!({ "prototypes": self.prototypes.to_string(), "tau": self.temperature })
     }
+
+    /// Features on its sphere.
+    pub fn project(&self, features: &Features) -> Result<Features, CliError> {
+        Ok(project(&self.loaded, features, &self.device)?)
+    }
+
+    /// Its prototypes as a mixture of equal weights.
+    pub fn mixture(&self) -> Result<VmfMixture, CliError> {
+        let values = |id| self.loaded.weights[id].to_f32();
+        let layer = &self.loaded.prototypes;
+        let (directions, magnitudes) = (values(layer.direction()), values(layer.magnitude()));
+        self.device.finish()?;
+        Ok(prototype_mixture(self.loaded.config.bottleneck, &directions, &magnitudes, self.temperature)?)
+    }
 }
 
-/// The temperature of a network of a run at its end.
-fn temperature(recipe: &Recipe, role: Option<NetworkRole>) -> f64 {
+/// What a run says of the prototypes of one of its networks, with the temperature at its end.
+fn used_as(recipe: &Recipe, weights: &Weights) -> (Prototypes, f64) {
     // MSN has one for both networks.
-    match (recipe.method(), role) {
+    let temperature = match (recipe.method(), weights.loaded.report.role) {
         (MethodName::Msn, _) | (_, Some(NetworkRole::Student)) => recipe.student_temp(),
         _ => recipe.teacher_temp(),
-    }
+    };
+    (recipe.prototypes(), temperature)
 }
 
 /// The recipe of the run that was given, or of a checkpoint in one; none of anything else.

@@ -1,5 +1,6 @@
 //! `eval knn`: held-out images classified by their nearest training images, or each by all others where nothing is held out.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 
 use eval::{KnnOptions, KnnResult, Place, knn};
@@ -11,6 +12,7 @@ use super::sets;
 use crate::args::KnnArgs;
 use crate::error::CliError;
 use crate::output;
+use crate::progress::Pass;
 
 const KNN: Evaluation = Evaluation { name: "knn", version: 1 };
 /// The numbers of neighbours where none are asked for.
@@ -53,7 +55,9 @@ pub fn run(args: &KnnArgs) -> Result<(), CliError> {
             output::note(&format!("k: {}, as many neighbours as there are (the default is 10,20)", list(&options.ks)));
         }
     }
-    let place = Place::new(&sets.host, &sets.device);
+    let pass = RefCell::new(Pass::new("classified image", sets.judged()));
+    let tell = |done, total| _ = pass.borrow_mut().show(done, total);
+    let place = Place::new(&sets.host, &sets.device).watched_by(&tell);
     let results = match &sets.test {
         Some(test) => knn::classify(bank, &test.features, &options, place)?,
         None => knn::leave_one_out(bank, &options, place)?,

@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use tensor::Device;
 use vmf::{Assignment, FitOptions, MixtureFit, VmfMixture};
 
+use super::head::Head;
 use super::record::{self, Evaluation};
 use super::sets::{self, Sets};
-use super::sphere;
+
 use crate::args::{AssignmentArg, MixtureArgs};
 use crate::error::CliError;
 use crate::output;
@@ -31,7 +32,7 @@ struct Row {
 pub fn run(args: &MixtureArgs) -> Result<(), CliError> {
     let opened = sets::open(&args.sets, None)?;
     let run_head = match (opened.seen(), &args.sets.weights) {
-        (Some(seen), Some(given)) => Some(sphere::of(given, seen.weights, seen.device)?),
+        (Some(seen), Some(given)) => Some(Head::as_mixture(given, seen.weights, seen.device)?),
         _ => None,
     };
     let sets = opened.compute()?;

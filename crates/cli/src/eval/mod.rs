@@ -8,12 +8,11 @@ mod head;
 mod knn;
 mod linear;
 mod mixture;
-mod precision;
-mod prototypes;
+pub mod precision;
+pub mod prototypes;
 mod record;
 mod retrieval;
 mod sets;
-mod sphere;
 mod transfer;
 mod video;
 

@@ -8,7 +8,9 @@ use serde_json::{Map, Value, json};
 use ssl::recipe::{self, Begin, MethodName, Recipe, WeightsDigest};
 use ssl::setup::vit_config;
 use text::{bytes, count, thousands};
-use train::run::{Attempt, Damage, INITIAL_FILE, Identity, RunConfig, RunReader, RunResult, RunState};
+use train::run::{
+    Attempt, Damage, INITIAL_FILE, Identity, Machine, MachineSince, RunConfig, RunReader, RunResult, RunState,
+};
 
 use super::backbone::BackboneAccount;
 use super::network;
@@ -44,6 +46,8 @@ pub struct RunAccount {
     backbone: Option<BackboneAccount>,
     /// Attempts before this one, which collapsed.
     attempts: Vec<Attempt>,
+    /// What it was computed on.
+    machines: Vec<MachineSince>,
 }
 
 /// A file among the checkpoints.
@@ -131,6 +135,7 @@ impl RunAccount {
             checkpoints,
             result,
             attempts: run.attempts()?,
+            machines: run.machines(),
         })
     }
 
@@ -163,6 +168,10 @@ impl RunAccount {
         line(&mut text, "progress", &self.progress());
         for (i, record) in self.last.iter().enumerate() {
             line(&mut text, if i == 0 { "metrics" } else { "" }, &metrics(record));
+        }
+        for (i, since) in self.machines.iter().enumerate() {
+            let from = if i == 0 { String::new() } else { format!("after step {}: ", thousands(since.step)) };
+            line(&mut text, if i == 0 { "machine" } else { "" }, &(from + &machine(&since.machine)));
         }
         for (attempt, number) in self.attempts.iter().zip(1..) {
             let what =
@@ -258,6 +267,7 @@ impl RunAccount {
             "knn_start": self.start,
             "knn_top1": self.last.iter().rev().find_map(|record| record.get("knn_top1")),
             "attempts": self.attempts.iter().map(Attempt::to_json).collect::<Vec<_>>(),
+            "machines": self.machines.iter().map(MachineSince::to_json).collect::<Vec<_>>(),
             "checkpoints": self.checkpoints.iter().map(checkpoint).collect::<Vec<_>>(),
             "backbone": self.backbone.as_ref().map(BackboneAccount::json),
             "result": self.result.as_ref().map(RunResult::to_json),
@@ -306,6 +316,15 @@ fn in_words(recipe: &Recipe) -> Result<String, CliError> {
         recipe.arch(),
         network(&vit_config(recipe)?)
     ))
+}
+
+/// What a run was computed on, in a line.
+fn machine(machine: &Machine) -> String {
+    let memory = machine.memory.map_or(String::new(), |memory| format!(", {}", bytes(memory)));
+    let driver = machine.driver.as_ref().map_or(String::new(), |driver| format!(", driver {driver}"));
+    let Machine { program, system, processor, cores, device, .. } = machine;
+    let cores = count(*cores as usize, "core");
+    text::printable(&format!("{processor}, {cores}{memory}; {device}{driver}; {system}; {program}")).into_owned()
 }
 
 /// The keys that tell runs apart most often; config.toml has all.

@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use study::{StudyRun, Summary, cells_csv, figure, markdown, runs_csv};
+use study::{StudyRun, Summary, cells_csv, markdown, runs_csv};
 
+use super::figure::figure;
 use crate::error::CliError;
 
 /// The copy of the study's file, by which the folder is known as one.

@@ -1,5 +1,6 @@
 //! `study`: a grid of recipes, data and seeds, each run by a `pretrain` of its own, and the table that comes of it.
 
+mod figure;
 mod folder;
 mod work;
 

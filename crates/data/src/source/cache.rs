@@ -10,6 +10,7 @@
 
 use super::checksums::BlockSums;
 use super::gzip;
+use super::preparing::Watch;
 use super::ranges::{Content, RangeSource};
 use super::shelf::Guard;
 use super::stamp::{Stamp, look, slot, stamps, version};
@@ -41,6 +42,8 @@ const INDEX_BYTES: u64 = 16 << 30;
 #[derive(Clone)]
 pub(super) struct Cache {
     root: PathBuf,
+    /// Who is told how far unpacking and indexing are.
+    watch: Watch,
 }
 
 /// Where the plain content of a file is.
@@ -84,12 +87,22 @@ struct Entry<'a> {
 impl Cache {
     /// This user's cache.
     pub(super) fn find() -> Self {
-        Self { root: ::files::cache_folder() }
+        Self::at(::files::cache_folder())
     }
 
     /// A cache in a folder, which need not exist yet.
     pub(super) fn at(root: PathBuf) -> Self {
-        Self { root }
+        Self { root, watch: Watch::default() }
+    }
+
+    /// The same, with somebody who is told how far unpacking and indexing are.
+    pub(super) fn watched_by(self, watch: Watch) -> Self {
+        Self { watch, ..self }
+    }
+
+    /// Who is told.
+    pub(super) fn watch(&self) -> &Watch {
+        &self.watch
     }
 
     /// The table of these files: from the cache, if neither they nor `kind`, the parser's name and version, have
@@ -133,7 +146,8 @@ impl Cache {
             let problem = "changed while it was read. Start again when it is complete".to_owned();
             Err(OpenError::Format { path, problem })
         };
-        let mut unpacking = Unpacking::new(self.root.clone(), format!("{slot}-{}", version(kind, &stamps)), slot);
+        let stem = format!("{slot}-{}", version(kind, &stamps));
+        let mut unpacking = Unpacking::new(self.root.clone(), stem, slot, self.watch.clone());
         let kept = load(&path, found, kind, &stamps, &plain, &unpacking);
         let was_damaged = matches!(kept, Kept::Damaged);
         if let Kept::Tables(tables) = kept
@@ -278,7 +292,7 @@ fn guards(places: &[Place], stamps: &[Stamp], files: &[Plain], unpacked: &[Block
 /// images. For fuzzing.
 pub(super) fn read_bytes(bytes: &[u8]) {
     let files = [Plain { path: PathBuf::from("bytes"), sums: None }];
-    let unpacking = Unpacking::new(PathBuf::new(), String::new(), String::new());
+    let unpacking = Unpacking::new(PathBuf::new(), String::new(), String::new(), Watch::default());
     for entry in [entry(bytes), postcard::from_bytes(bytes).ok()].into_iter().flatten() {
         for table in tables(entry, &files, &unpacking).into_iter().flatten() {
             let source = RangeSource::new("bytes".to_owned(), table, None);

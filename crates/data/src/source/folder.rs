@@ -7,6 +7,7 @@
 
 use super::folder_index::{self, Index};
 use super::parts::Part;
+use super::preparing::Watch;
 use super::{Fingerprint, OpenError, ReadError, Source, Split, Stored, annotations, describe, files};
 use crate::decode::DecodeLimits;
 use std::ffi::{OsStr, OsString};
@@ -37,6 +38,11 @@ pub struct FolderSource {
 impl FolderSource {
     /// Lists a folder. See [`super::open`] for what `split` does.
     pub fn open(path: &Path, split: Split) -> Result<Self, OpenError> {
+        Self::open_watched(path, split, &Watch::default())
+    }
+
+    /// The same, with somebody who is told how many images were found so far.
+    pub(super) fn open_watched(path: &Path, split: Split, watch: &Watch) -> Result<Self, OpenError> {
         let kind = fs::metadata(path).map_err(|source| match source.kind() {
             std::io::ErrorKind::NotFound => OpenError::Missing { path: path.to_path_buf() },
             _ => OpenError::Io { path: path.to_path_buf(), source },
@@ -59,7 +65,7 @@ impl FolderSource {
             None if split == Split::Train => (path.to_path_buf(), path.to_path_buf()),
             None => return Err(no_test()),
         };
-        let index = folder_index::list(&root)?;
+        let index = folder_index::list(&root, watch)?;
         if index.entries.is_empty() {
             return Err(no_images(root, index));
         }

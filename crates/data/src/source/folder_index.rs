@@ -11,6 +11,7 @@ use super::OpenError;
 use super::found::is_container;
 use super::parts::Part;
 use super::passed_over::PassedOver;
+use super::preparing::{Preparation, Watch};
 use crate::decode::EXTENSIONS;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
@@ -50,7 +51,7 @@ pub(super) struct Index {
 }
 
 /// Lists all images below `root`. Hidden files and folders are passed over.
-pub(super) fn list(root: &Path) -> Result<Index, OpenError> {
+pub(super) fn list(root: &Path, watch: &Watch) -> Result<Index, OpenError> {
     let mut found = Vec::new();
     let (mut others, mut first_other, mut container) = (0, None, None);
     let (mut passed_over, mut broken, mut first_broken) = (PassedOver::default(), 0, None);
@@ -93,6 +94,7 @@ pub(super) fn list(root: &Path) -> Result<Index, OpenError> {
             }
         }
         if !names.is_empty() {
+            watch.advance(Preparation::Listing, names.len() as u64);
             names.sort_unstable();
             found.push((folder, names));
         }

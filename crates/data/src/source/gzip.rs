@@ -42,6 +42,11 @@ impl<R: Read> Gunzip<R> {
         let input = BufReader::with_capacity(128 << 10, Counting { input, bytes: 0 });
         Self { decoder: Some(GzDecoder::new(input)), unpacked: 0 }
     }
+
+    /// Packed bytes that were taken so far.
+    fn packed(&self) -> u64 {
+        self.decoder.as_ref().map_or(0, |decoder| decoder.get_ref().get_ref().bytes)
+    }
 }
 
 impl<R: Read> Read for Gunzip<R> {
@@ -84,7 +89,7 @@ pub(super) fn unpack(file: &Path, unpacking: &mut Unpacking) -> Result<PathBuf, 
     unpacking.expect_bytes(input.metadata().map_err(failed)?.len());
     let mut input = Gunzip::new(input);
     let (mut writer, place) = unpacking.create()?;
-    let mut buffer = vec![0; 256 << 10];
+    let (mut buffer, mut taken) = (vec![0; 256 << 10], 0);
     loop {
         let count = match input.read(&mut buffer) {
             Ok(0) => break,
@@ -93,6 +98,8 @@ pub(super) fn unpack(file: &Path, unpacking: &mut Unpacking) -> Result<PathBuf, 
             Err(error) => return Err(refused(file, error)),
         };
         writer.write_all(&buffer[..count]).map_err(|error| unpacking.failed(error))?;
+        unpacking.advance(input.packed() - taken);
+        taken = input.packed();
     }
     unpacking.finish(writer)?;
     Ok(place)

@@ -208,7 +208,10 @@ impl Shape {
 fn unpack(images: &Path, shape: &Shape, unpacking: &mut Unpacking) -> Result<PathBuf, OpenError> {
     unpacking.expect_bytes(shape.bytes());
     let (mut writer, path) = unpacking.create()?;
-    let write = |part: &[u8]| writer.write_all(part).map_err(|error| unpacking.failed(error));
+    let write = |part: &[u8]| {
+        unpacking.advance(part.len() as u64);
+        writer.write_all(part).map_err(|error| unpacking.failed(error))
+    };
     Input::open(images)?.rest(0, shape.bytes(), write)?;
     unpacking.finish(writer)?;
     Ok(path)

@@ -8,6 +8,7 @@ use super::cache::Cache;
 use super::formats::{FileKind, Format};
 use super::found::{self, FoundFiles};
 use super::list::{self, ListSource};
+use super::preparing::{Tell, Watch};
 use super::ranges::{RangeSource, Table};
 use super::shelf::Guard;
 use super::stamp::Identity;
@@ -44,6 +45,11 @@ pub fn open_cached(spec: &str, split: Split, seed: u64, cache: &Path) -> Result<
     open_with(spec, split, seed, &Cache::at(cache.to_path_buf()))
 }
 
+/// As [`open`]. `tell` is told how far unpacking and indexing are, where they are needed.
+pub fn open_watched(spec: &str, split: Split, seed: u64, tell: Tell) -> Result<Arc<dyn Source>, OpenError> {
+    open_with(spec, split, seed, &Cache::find().watched_by(Watch::new(tell)))
+}
+
 /// The images of both splits as one source: first those for training, then those held out, each in their own order. All
 /// images where the data has no splits.
 pub fn open_all(spec: &str, seed: u64) -> Result<Arc<dyn Source>, OpenError> {
@@ -53,6 +59,11 @@ pub fn open_all(spec: &str, seed: u64) -> Result<Arc<dyn Source>, OpenError> {
 /// As [`open_all`], with the cache in folder `cache`.
 pub fn open_all_cached(spec: &str, seed: u64, cache: &Path) -> Result<Arc<dyn Source>, OpenError> {
     open_all_with(spec, seed, &Cache::at(cache.to_path_buf()))
+}
+
+/// As [`open_all`], told of as by [`open_watched`].
+pub fn open_all_watched(spec: &str, seed: u64, tell: Tell) -> Result<Arc<dyn Source>, OpenError> {
+    open_all_with(spec, seed, &Cache::find().watched_by(Watch::new(tell)))
 }
 
 fn open_all_with(spec: &str, seed: u64, cache: &Cache) -> Result<Arc<dyn Source>, OpenError> {
@@ -70,7 +81,7 @@ fn open_all_with(spec: &str, seed: u64, cache: &Cache) -> Result<Arc<dyn Source>
     }
 }
 
-fn open_with(spec: &str, split: Split, seed: u64, cache: &Cache) -> Result<Arc<dyn Source>, OpenError> {
+pub(super) fn open_with(spec: &str, split: Split, seed: u64, cache: &Cache) -> Result<Arc<dyn Source>, OpenError> {
     if spec == "synthetic" || spec.starts_with("synthetic:") {
         let settings = SyntheticSettings::parse(spec, seed)?;
         return Ok(Arc::new(SyntheticSource::new(settings, split)));
@@ -117,7 +128,7 @@ fn from_files(spec: &str, files: &[PathBuf], cache: &Cache) -> Result<Arc<dyn So
 fn folder(spec: &str, split: Split, cache: &Cache) -> Result<Arc<dyn Source>, OpenError> {
     let root = Path::new(spec);
     let mut all = found::find(root)?;
-    let Some(found) = all.pop() else { return images_or_lists(root, split) };
+    let Some(found) = all.pop() else { return images_or_lists(root, split, cache.watch()) };
     let image = folder_index::first_image(root)?.map(|path| ("images", path));
     let other = all.first().and_then(|other| Some((other.format.name(), other.example()?.clone())));
     if let (Some((what, path)), Some(example)) = (image.or(other), found.example()) {
@@ -141,19 +152,19 @@ fn folder(spec: &str, split: Split, cache: &Cache) -> Result<Arc<dyn Source>, Op
 }
 
 /// Opens a folder of image files, or of lists that are named after their split.
-fn images_or_lists(root: &Path, split: Split) -> Result<Arc<dyn Source>, OpenError> {
+fn images_or_lists(root: &Path, split: Split, watch: &Watch) -> Result<Arc<dyn Source>, OpenError> {
     let lists = list::in_folder(root)?;
     let has_split_folders = || Ok(folder_index::split_folders(root)?.is_some());
-    let Some(lists) = lists else { return Ok(Arc::new(FolderSource::open(root, split)?)) };
+    let Some(lists) = lists else { return Ok(Arc::new(FolderSource::open_watched(root, split, watch)?)) };
     if has_split_folders()? {
         let unused = format!("{} is not used: the folders beside it are the splits", shown(&lists.train));
-        return Ok(Arc::new(FolderSource::open(root, split)?.with_remark(unused)));
+        return Ok(Arc::new(FolderSource::open_watched(root, split, watch)?.with_remark(unused)));
     }
     match lists.open(split) {
         Ok(source) => Ok(Arc::new(source)),
         Err(error @ OpenError::NoTestSplit { .. }) => Err(error),
         // A text that happens to be called so, among images.
-        Err(error) => match FolderSource::open(root, split) {
+        Err(error) => match FolderSource::open_watched(root, split, watch) {
             Ok(folder) => Ok(Arc::new(folder.with_remark(format!("not used as a list of images: {error}")))),
             // The images have no held-out part, which is not the text's fault, unless it is what training would use.
             Err(none @ OpenError::NoTestSplit { .. })
@@ -173,7 +184,8 @@ fn ranges(spec: &str, found: FoundFiles, split: Split, cache: &Cache) -> Result<
     if table.guards.is_empty() {
         table.guards = given(&table.files)?;
     }
-    let cache = cache.clone();
+    // Whoever waited for the source to open has gone when it mends itself.
+    let cache = cache.clone().watched_by(Watch::default());
     let remake = move || table_or_again(&found, split, &cache);
     Ok(Arc::new(RangeSource::new(spec.to_owned(), table, Some(Box::new(remake)))))
 }

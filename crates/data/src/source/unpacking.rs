@@ -6,6 +6,7 @@
 
 use super::OpenError;
 use super::checksums::{BlockSums, SummingWriter};
+use super::preparing::{Preparation, Watch};
 use super::stamp::FAMILY_DIGITS;
 use ::files::{create_unfinished, finished_name, remove_if_abandoned};
 use std::fs::{self, File};
@@ -38,16 +39,23 @@ pub(super) struct Unpacking {
     complete: Vec<(File, BlockSums)>,
     needed: Option<u64>,
     kept: bool,
+    watch: Watch,
 }
 
 impl Unpacking {
-    pub(super) fn new(folder: PathBuf, stem: String, slot: String) -> Self {
-        Self { folder, stem, slot, temporary: Vec::new(), complete: Vec::new(), needed: None, kept: false }
+    pub(super) fn new(folder: PathBuf, stem: String, slot: String, watch: Watch) -> Self {
+        Self { folder, stem, slot, temporary: Vec::new(), complete: Vec::new(), needed: None, kept: false, watch }
     }
 
-    /// Sets the expected size, for the message when the disk is full.
+    /// Sets the expected size, for the message when the disk is full and for those who wait.
     pub(super) fn expect_bytes(&mut self, bytes: u64) {
         self.needed = Some(bytes);
+        self.watch.expect(Preparation::Unpacking, bytes);
+    }
+
+    /// So many of those bytes more are done.
+    pub(super) fn advance(&self, bytes: u64) {
+        self.watch.advance(Preparation::Unpacking, bytes);
     }
 
     /// Creates a file, and returns it with the final path to put into the table. To be completed by

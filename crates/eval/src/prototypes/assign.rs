@@ -6,6 +6,7 @@ use model::weights::LoadedHead;
 use tensor::{Device, ops};
 use vmf::LogNormalizer;
 
+use super::project::each_part;
 use crate::error::EvalError;
 use crate::features::Features;
 
@@ -55,7 +56,7 @@ impl Assignments {
 /// l_k = <w_k, y> / tau (+ Delta(|w_k| / tau) for vMF components). No centre is subtracted. Runs where the head is; `progress` is
 /// told how many images are done, and may stop.
 ///
-/// A head with batch norm takes the statistics of the images that are computed together, as in training.
+/// A head with batch norm takes the statistics that it has in [`project`](super::project()).
 pub fn assign(
     head: &LoadedHead,
     kind: PrototypeKind,
@@ -69,9 +70,6 @@ pub fn assign(
         let expected = "a number above zero".to_owned();
         return Err(EvalError::Setting { setting: "temperature", value: temperature.to_string(), expected });
     }
-    if features.dim != head.config.inputs {
-        return Err(EvalError::Width { train: head.config.inputs, test: features.dim });
-    }
     if features.is_empty() {
         return Err(EvalError::Empty { which: "given" });
     }
@@ -80,59 +78,34 @@ pub fn assign(
         PrototypeKind::Plain => device.zeros_exact(&[count]),
         PrototypeKind::Vmf => ops::vmf_log_normalizer(magnitude, temperature, &LogNormalizer::new(p)?).0,
     };
-    let images = features.len();
-    let mut assigned = Assignments {
-        prototypes: Vec::with_capacity(images),
-        mean: vec![0.0; p],
-        entropy: 0.0,
-        counts: vec![0; count],
-    };
-    for rows in pieces(images, count) {
-        let values = &features.values[rows.start * features.dim..rows.end * features.dim];
-        let piece = device.from_f32(&[rows.len(), features.dim], values);
-        let y = head.projector.infer(&head.weights, &piece);
-        let raw = head.prototypes.logits(&head.weights, &y).raw;
-        let summaries = ops::row_summaries(&ops::softmax(&raw, temperature.recip(), &shift));
-        let y = y.to_f64();
-        device.finish()?;
-        if let Some(row) = y.chunks_exact(p).position(|y| !y.iter().all(|x| x.is_finite())) {
-            return Err(EvalError::NotFinite { name: format!("image {}", features.indices[rows.start + row]) });
+    let (images, mut done) = (features.len(), 0);
+    let mut assigned =
+        Assignments { prototypes: vec![0; images], mean: vec![0.0; p], entropy: 0.0, counts: vec![0; count] };
+    let at_once = (LOGITS / count.max(1)).clamp(16, 1024);
+    each_part(head, features, device, at_once, |rows, y| {
+        for (rows, y) in rows.chunks(at_once).zip(y.chunks(at_once * p)) {
+            let raw = head.prototypes.logits(&head.weights, &device.from_f64(&[rows.len(), p], y)).raw;
+            let summaries = ops::row_summaries(&ops::softmax(&raw, temperature.recip(), &shift));
+            device.finish()?;
+            for ((&row, y), (entropy, prototype)) in rows.iter().zip(y.chunks_exact(p)).zip(summaries) {
+                assigned.mean.iter_mut().zip(y).for_each(|(mean, y)| *mean += y / images as f64);
+                assigned.entropy += entropy / images as f64;
+                assigned.counts[prototype] += 1;
+                assigned.prototypes[row] = prototype as u32;
+            }
+            done += rows.len();
+            if progress(done, images).is_break() {
+                return Err(EvalError::Stopped);
+            }
         }
-        for (y, (entropy, prototype)) in y.chunks_exact(p).zip(summaries) {
-            assigned.mean.iter_mut().zip(y).for_each(|(mean, y)| *mean += y / images as f64);
-            assigned.entropy += entropy / images as f64;
-            assigned.counts[prototype] += 1;
-            assigned.prototypes.push(prototype as u32);
-        }
-        if progress(rows.end, images).is_break() {
-            return Err(EvalError::Stopped);
-        }
-    }
+        Ok(())
+    })?;
     Ok(assigned)
-}
-
-/// Ranges of images, as many at once as there is room for their logits. Equally large, but for one: the statistics of a batch
-/// norm would be poor in a small rest.
-fn pieces(images: usize, prototypes: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-    let at_once = (LOGITS / prototypes.max(1)).clamp(16, 1024);
-    let count = images.div_ceil(at_once);
-    (0..count).map(move |i| i * images / count..(i + 1) * images / count)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pieces_are_equally_large_and_cover_all() {
-        for (images, prototypes) in [(1, 1), (1023, 8), (1025, 8), (10_000, 65_536), (17, 1 << 30)] {
-            let pieces: Vec<_> = pieces(images, prototypes).collect();
-            assert_eq!((pieces[0].start, pieces.last().unwrap().end), (0, images));
-            assert!(pieces.windows(2).all(|pair| pair[0].end == pair[1].start));
-            let lengths = pieces.iter().map(ExactSizeIterator::len);
-            assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1);
-        }
-    }
 
     #[test]
     fn perplexity_is_the_number_of_equal_choices() {

@@ -1,15 +1,17 @@
 //! What the prototypes of a head have become: which of them are one and the same, which are used, how concentrated they are.
 //!
 //! A head compares a unit vector y with w_k = g_k v_k / |v_k|. Prototypes whose directions nearly agree are duplicates
-//! ([`duplicates`]); one large set of them often points away from all data, the void set of the paper ([`VoidSet`]). Which ones
-//! images choose is [`Assignments`], and kappa = |w| / tau says how narrow a component is ([`Spread`]).
+//! ([`duplicates`]); one large set of them often points away from all data, the void set of the paper ([`VoidSet`]). Features reach
+//! the head's sphere by [`project()`]; which prototypes they choose there is [`Assignments`], and kappa = |w| / tau says how narrow a component is ([`Spread`]).
 
 mod assign;
 mod duplicates;
+mod project;
 mod spread;
 mod void;
 
 pub use assign::{Assignments, PrototypeKind, assign};
 pub use duplicates::{DEFAULT_THRESHOLDS, Directions, Duplicates, duplicates};
+pub use project::project;
 pub use spread::Spread;
 pub use void::VoidSet;

@@ -37,8 +37,52 @@
   };
 
   const rows = document.getElementById("rows");
+  const byName = () => new Map([...rows.children].map((row) => [row.dataset.run, row]));
+
+  // Columns sort by their headings. What has no value stays last; a third click gives the order of the folder back.
+  let given = rows ? [...rows.children].map((row) => row.dataset.run) : [];
+  let sorting = null;
+  const worth = (row) => {
+    const cell = row.querySelector(`[data-key='${sorting.key}']`);
+    if (!cell) return null;
+    if (cell.dataset.value === undefined) return cell.textContent;
+    const number = parseFloat(cell.dataset.value);
+    return Number.isFinite(number) ? number : null;
+  };
+  const compare = ([a], [b]) => {
+    if (a === null || b === null) return (a === null) - (b === null);
+    const order = typeof a === "string" ? a.localeCompare(b, undefined, { numeric: true }) : a - b;
+    return sorting.direction === "ascending" ? order : -order;
+  };
+  const arrange = (known) => {
+    let order = given.map((name) => known.get(name)).filter((row) => row);
+    if (sorting) order = order.map((row) => [worth(row), row]).sort(compare).map(([, row]) => row);
+    if (order.length === rows.children.length && order.every((row, i) => rows.children[i] === row)) return;
+    // What has the focus keeps it when its row moves.
+    const focused = document.activeElement;
+    rows.replaceChildren(...order);
+    if (rows.contains(focused)) focused.focus({ preventScroll: true });
+  };
+  const sortBy = (heading) => {
+    const first = heading.dataset.first || "ascending";
+    const other = first === "ascending" ? "descending" : "ascending";
+    const direction = { none: first, [first]: other, [other]: "none" }[heading.getAttribute("aria-sort")];
+    heading.parentElement.querySelectorAll("[aria-sort]").forEach((th) => th.setAttribute("aria-sort", "none"));
+    heading.setAttribute("aria-sort", direction);
+    sorting = direction === "none" ? null : { key: heading.dataset.sort, direction };
+    arrange(byName());
+  };
+  const makeSortable = (heading) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = heading.textContent;
+    button.addEventListener("click", () => sortBy(heading));
+    heading.replaceChildren(button);
+    heading.setAttribute("aria-sort", "none");
+  };
+
   const takeRows = (change) => {
-    const known = new Map([...rows.children].map((row) => [row.dataset.run, row]));
+    const known = byName();
     for (const [name, html] of Object.entries(change.rows)) {
       const row = parsed(`<table><tbody>${html}</tbody></table>`).querySelector("tr");
       const old = known.get(name);
@@ -51,9 +95,8 @@
       carry(row);
       known.set(name, row);
     }
-    if (change.order) {
-      rows.replaceChildren(...change.order.map((name) => known.get(name)).filter((row) => row));
-    }
+    if (change.order) given = change.order;
+    arrange(known);
     document.getElementById("empty").hidden = rows.children.length > 0;
     tick(); sift();
   };
@@ -75,6 +118,7 @@
     // Enter in the filter is no wish to compare.
     filter.addEventListener("keydown", (event) => { if (event.key === "Enter") event.preventDefault(); });
     rows.addEventListener("change", tick);
+    document.querySelectorAll(".runs th[data-sort]").forEach(makeSortable);
     tick();
   }
 

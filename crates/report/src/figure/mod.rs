@@ -3,14 +3,20 @@
 //! - [`circle`]: the density of a mixture on the circle, with and without the normaliser.
 //! - [`normalizer`]: log C_p and how far the paper's approximation is from it.
 //! - [`curves`]: accuracies over the epochs of several runs, with bands over seeds.
+//! - [`prototypes`]: unique prototypes and the largest set of duplicates, over the threshold.
+//! - [`precision`]: accuracy by the precision of the component that images belong to.
 //! - `raster`: a drawing as PNG.
 
 pub mod circle;
 pub mod curves;
 pub mod normalizer;
+pub mod precision;
+pub mod prototypes;
 mod raster;
+mod result;
 
 pub use raster::{RasterError, png};
+pub use result::Malformed;
 
 use crate::chart::{self, Chart};
 
@@ -68,4 +74,15 @@ fn table(across: &str, places: &[f64], series: &[chart::Series]) -> Table {
         std::iter::once(Some(place)).chain(entries).collect()
     };
     Table { columns, rows: places.iter().enumerate().map(row).collect() }
+}
+
+/// Columns of numbers at places of their own, ascending: a row for each place that any of them has.
+fn merged(across: &str, series: &[chart::Series]) -> Table {
+    let mut places: Vec<f64> = series.iter().flat_map(|s| &s.points).map(|point| point.0).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    let entry = |s: &chart::Series, place: f64| s.points.iter().find(|point| point.0 == place).map(|point| point.1);
+    let row = |&place: &f64| std::iter::once(Some(place)).chain(series.iter().map(|s| entry(s, place))).collect();
+    let columns = std::iter::once(across.to_owned()).chain(series.iter().map(|s| s.name.clone())).collect();
+    Table { columns, rows: places.iter().map(row).collect() }
 }

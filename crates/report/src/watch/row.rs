@@ -62,7 +62,7 @@ impl Row {
         _ = write!(
             row,
             "<tr data-run=\"{0}\"><td class=\"tick\"><input type=\"checkbox\" name=\"run\" value=\"{0}\" aria-label=\"compare {0}\"></td>\
-             <td class=\"name\"><a href=\"/run/{1}\"><bdi>{shown_name}</bdi></a></td>",
+             <td class=\"name\" data-key=\"name\"><a href=\"/run/{1}\"><bdi>{shown_name}</bdi></a></td>",
             escape(name),
             place::encoded(name)
         );
@@ -70,7 +70,7 @@ impl Row {
             Row::Unreadable(why) => {
                 _ = write!(
                     row,
-                    "<td><span class=\"state bad\">unreadable</span></td><td colspan=\"5\"></td><td class=\"words\">{}</td>",
+                    "<td data-key=\"state\"><span class=\"state bad\">unreadable</span></td><td colspan=\"5\"></td><td class=\"words\">{}</td>",
                     escape(why)
                 );
             }
@@ -89,16 +89,22 @@ impl Told {
     fn cells(&self, row: &mut String) {
         let number = |value: Option<f64>, show: fn(f64) -> String| value.map_or_else(|| "-".to_owned(), show);
         let knn = |knn: f64| if knn.is_finite() { format!("{knn:.1}") } else { shown(knn) };
+        // What the script sorts by.
+        let exact = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
         _ = write!(
             row,
-            "<td><span class=\"state {}\">{}</span></td><td class=\"curve\">{}</td><td class=\"number\">{}</td>\
-             <td class=\"number\">{}</td><td class=\"epoch\">{:.0} of {}<progress max=\"1\" value=\"{:.3}\"></progress></td>\
-             <td class=\"method\">{} <span class=\"muted\">{}</span></td><td class=\"words {}\">{}</td>",
+            "<td data-key=\"state\"><span class=\"state {}\">{}</span></td><td class=\"curve\">{}</td>\
+             <td class=\"number\" data-key=\"knn\" data-value=\"{}\">{}</td><td class=\"number\" data-key=\"loss\" data-value=\"{}\">{}</td>\
+             <td class=\"epoch\" data-key=\"epoch\" data-value=\"{}\">{:.0} of {}<progress max=\"1\" value=\"{:.3}\"></progress></td>\
+             <td class=\"method\" data-key=\"method\">{} <span class=\"muted\">{}</span></td><td class=\"words {}\">{}</td>",
             self.state,
             self.state,
             sparkline(&self.curve),
+            exact(self.knn),
             number(self.knn, knn),
+            exact(self.loss),
             number(self.loss, shown),
+            self.epoch,
             self.epoch,
             self.epochs,
             self.progress,

@@ -9,7 +9,7 @@ use train::run::{Activity, RunReader};
 /// The outside of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Signature {
-    files: [Option<(u64, Option<SystemTime>)>; 6],
+    files: [Option<(u64, Option<SystemTime>)>; 7],
     /// Who trains it. A process that is killed changes no file.
     pub(super) activity: Option<Activity>,
     /// A file that is a link to somewhere else.

@@ -12,7 +12,7 @@ use super::row;
 use super::state::{SharedLive, State, held};
 use crate::account::Account;
 use crate::markup::escape;
-use crate::{chart, curves, page};
+use crate::{chart, curves, machine, page};
 
 const STYLE: &str = include_str!("../assets/watch.css");
 
@@ -118,8 +118,9 @@ pub(super) fn list_page(state: &State) -> String {
          <p class=\"list-tools\"><button type=\"submit\" id=\"compare\">Compare</button>\
          <input type=\"search\" id=\"filter\" placeholder=\"Filter by name\" aria-label=\"Filter by name\" hidden>\
          <span class=\"muted\" id=\"ticked\">Tick two runs or more to see them side by side.</span></p>\n\
-         <table class=\"runs\"><thead><tr><th></th><th>run</th><th>state</th><th>loss</th><th class=\"number\">kNN, %</th>\
-         <th class=\"number\">loss</th><th>epoch</th><th>method</th><th>verdict</th></tr></thead>\n\
+         <table class=\"runs\"><thead><tr><th></th><th data-sort=\"name\">run</th><th data-sort=\"state\">state</th><th>loss</th>\
+         <th class=\"number\" data-sort=\"knn\" data-first=\"descending\">kNN, %</th><th class=\"number\" data-sort=\"loss\">loss</th>\
+         <th data-sort=\"epoch\" data-first=\"descending\">epoch</th><th data-sort=\"method\">method</th><th>verdict</th></tr></thead>\n\
          <tbody id=\"rows\">{rows}</tbody></table></form>\n\
          <p id=\"empty\"{empty}>There is no run below this folder yet. It appears here as soon as one begins.</p>\n",
         escape(&shortened(state.folder()))
@@ -180,7 +181,7 @@ fn parts_of_run(name: &str, live: &Live) -> Parts {
     match live.account() {
         // The other parts are there all the same: it may become readable.
         Err(why) => {
-            let empty = ["tiles", "charts", "recipe"].map(|part| (part, String::new()));
+            let empty = ["tiles", "charts", "recipe", "machine"].map(|part| (part, String::new()));
             std::iter::once(("head", unreadable(name, why))).chain(empty).collect()
         }
         Ok(run) => vec![
@@ -188,6 +189,7 @@ fn parts_of_run(name: &str, live: &Live) -> Parts {
             ("tiles", page::tiles(run)),
             ("charts", page::figures(&curves::of_run(run))),
             ("recipe", page::recipe(run)),
+            ("machine", machine::table(run)),
         ],
     }
 }

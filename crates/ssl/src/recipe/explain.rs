@@ -43,9 +43,11 @@ pub struct Line {
 }
 
 impl Recipe {
-    /// The table of all keys, values and origins, aligned for a terminal.
-    pub fn table(&self) -> String {
-        self.aligned("  ", "  ", "  ")
+    /// A table of keys, values and origins, aligned for a terminal: of those that were given or derived, or of all.
+    pub fn table(&self, with_defaults: bool) -> String {
+        let mut lines = self.explain();
+        lines.retain(|line| with_defaults || line.origin != Origin::Default);
+        aligned(lines, "  ", "  ", "  ")
     }
 
     /// The complete recipe as TOML, each value with its origin as a comment. Reads back as an equal recipe.
@@ -59,26 +61,13 @@ impl Recipe {
              {}\n\
              # What the values were derived for.\n\
              [{FACTS}]\n{source}images = {}\nheight = {}\nwidth = {}\nlabelled = {}\nfingerprint = \"{:016x}\"\n",
-            self.aligned("", " = ", "  # "),
+            aligned(self.explain(), "", " = ", "  # "),
             facts.images,
             facts.height,
             facts.width,
             facts.labelled,
             facts.fingerprint
         )
-    }
-
-    fn aligned(&self, indent: &str, equals: &str, comment: &str) -> String {
-        let lines = self.explain();
-        let key_width = lines.iter().map(|line| line.key.len()).max().unwrap_or(0);
-        let value_width = lines.iter().map(|line| line.value.len()).max().unwrap_or(0);
-        let mut text = String::new();
-        for Line { key, value, origin } in lines {
-            // A place may be any path, and TOML allows no control characters in comments.
-            let origin = origin.to_string().replace(char::is_control, " ");
-            text += &format!("{indent}{key:key_width$}{equals}{value:value_width$}{comment}{origin}\n");
-        }
-        text
     }
 
     /// Whether training by the recipe `now` would continue a run of this one. If not, the keys that stand against it.
@@ -185,6 +174,19 @@ impl RunConfig for Recipe {
     }
 }
 
+/// Lines one below the other, their values and origins too.
+fn aligned(lines: Vec<Line>, indent: &str, equals: &str, comment: &str) -> String {
+    let key_width = lines.iter().map(|line| line.key.len()).max().unwrap_or(0);
+    let value_width = lines.iter().map(|line| line.value.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for Line { key, value, origin } in lines {
+        // A place may be any path, and TOML allows no control characters in comments.
+        let origin = origin.to_string().replace(char::is_control, " ");
+        text += &format!("{indent}{key:key_width$}{equals}{value:value_width$}{comment}{origin}\n");
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{MethodName, RawRecipe, keys};
@@ -231,7 +233,9 @@ mod tests {
         assert_eq!(origin("epochs"), &Origin::Given("my.toml:1".into()));
         assert_eq!(origin("student_temp"), &Origin::Default);
         assert!(matches!(origin("out_dim"), Origin::Derived(why) if why.contains("50000")));
-        assert_eq!(recipe.table().lines().count(), lines.len());
+        assert_eq!(recipe.table(true).lines().count(), lines.len());
+        let chosen = recipe.table(false);
+        assert!(chosen.contains("given: my.toml:1") && chosen.contains("derived: ") && !chosen.contains("default"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::config::{Comparison, Difference, RunConfig};
 use super::error::RunError;
 use super::identity::{IDENTITY, Identity};
 use super::lock::{LOCK, Lock};
+use super::machine::{self, MACHINE, Machine};
 use super::metrics::{MetricsLog, Truncated};
 use super::reader::RunReader;
 use super::result::RESULT_FILE;
@@ -32,8 +33,18 @@ pub const INITIAL_FILE: &str = "initial.safetensors";
 /// What was remembered of every image when the run was begun.
 pub const CENSUS_FILE: &str = "images.census";
 /// The files that are replaced as a whole, and of which a process that is killed may leave a beginning behind.
-const REPLACED: [&str; 9] =
-    [CONFIG, IDENTITY, ATTEMPTS, METRICS, RESULT_FILE, BACKBONE_FILE, NOT_FINITE_FILE, CENSUS_FILE, INITIAL_FILE];
+const REPLACED: [&str; 10] = [
+    CONFIG,
+    IDENTITY,
+    ATTEMPTS,
+    MACHINE,
+    METRICS,
+    RESULT_FILE,
+    BACKBONE_FILE,
+    NOT_FINITE_FILE,
+    CENSUS_FILE,
+    INITIAL_FILE,
+];
 
 /// A run folder that this process, and no other, trains into.
 #[derive(Debug)]
@@ -212,6 +223,12 @@ impl RunFolder {
         self.check_own()?;
         let path = self.root.join(RESULT_FILE);
         remove_if_there(&path).map_err(|source| RunError::from_io("remove", &path, 0, source))
+    }
+
+    /// Writes down which machine goes on with the run after `step` steps, for people to read.
+    pub fn note_machine(&self, machine: &Machine, step: u64) -> Result<(), RunError> {
+        self.check_own()?;
+        machine::note(&self.root, machine, step)
     }
 
     /// Writes any other file of the run (a report, the identity of a bad batch) atomically.

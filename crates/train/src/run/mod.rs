@@ -15,6 +15,7 @@ mod format;
 mod identity;
 mod in_place;
 mod lock;
+mod machine;
 mod metrics;
 mod reader;
 mod result;
@@ -29,6 +30,7 @@ pub use folder::{BACKBONE_FILE, CENSUS_FILE, INITIAL_FILE, NOT_FINITE_FILE, REPO
 pub use format::{Checkpoint, Damage, Element, TensorRef};
 pub use identity::{Digests, Identity, Shorter};
 pub use lock::Activity;
+pub use machine::{Machine, MachineSince};
 pub use metrics::{MetricsLog, Record, Truncated};
 pub use reader::RunReader;
 pub use result::{CollapsedAt, KnnTable, RESULT_FILE, ResultError, RunResult, checksum};

@@ -16,6 +16,7 @@ use super::folder::{BACKBONE_FILE, CHECKPOINTS, CONFIG, METRICS, is_run};
 use super::format::{Checkpoint, Damage};
 use super::identity::{IDENTITY, Identity};
 use super::lock::{self, Activity};
+use super::machine::{self, MachineSince};
 use super::result::{RESULT_FILE, ResultError, RunResult, checksum};
 
 /// The settings of a run have a few KiB, and so has a record of its log.
@@ -68,8 +69,9 @@ impl RunReader {
     }
 
     /// All files that tell of it, but for its checkpoints and its weights. Not all of them need to be there.
-    pub fn told_in(&self) -> [PathBuf; 6] {
-        [CONFIG, METRICS, RESULT_FILE, IDENTITY, attempts::ATTEMPTS, lock::LOCK].map(|name| self.root.join(name))
+    pub fn told_in(&self) -> [PathBuf; 7] {
+        let names = [CONFIG, METRICS, RESULT_FILE, IDENTITY, attempts::ATTEMPTS, lock::LOCK, machine::MACHINE];
+        names.map(|name| self.root.join(name))
     }
 
     /// A run that is there, or was until its last attempt was given up and the next one was about to begin; none where
@@ -82,6 +84,11 @@ impl RunReader {
     /// Its attempts that collapsed and were given up.
     pub fn attempts(&self) -> Result<Vec<Attempt>, RunError> {
         attempts::read(&self.root)
+    }
+
+    /// The machines that it was computed on, oldest first; none in a run of an earlier version.
+    pub fn machines(&self) -> Vec<MachineSince> {
+        machine::read(&self.root)
     }
 
     /// The text of its settings, and the file that they are in.

@@ -18,6 +18,17 @@ pub struct PrecisionArgs {
     /// The labelled images
     #[arg(long, value_name = "SRC")]
     pub data: String,
+    /// How they are judged.
+    #[command(flatten)]
+    pub how: PrecisionSettings,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `figure precision` has in common with it.
+#[derive(Debug, Args)]
+pub struct PrecisionSettings {
     /// Classify the images of this split leave-one-out, each by all others of it [default: held-out by training images]
     #[arg(long, value_enum)]
     pub split: Option<SplitArg>,
@@ -39,9 +50,6 @@ pub struct PrecisionArgs {
     /// Device, threads and precision.
     #[command(flatten)]
     pub inference: InferenceArgs,
-    /// Print the result as one JSON object
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Examples of `eval precision`.

@@ -21,6 +21,17 @@ pub struct PrototypesArgs {
     /// Which images, where the data is split into training and held-out ones
     #[arg(long, value_enum, default_value_t = SplitArg::Train, requires = "data")]
     pub split: SplitArg,
+    /// How they are looked at.
+    #[command(flatten)]
+    pub how: PrototypesSettings,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `figure prototypes` has in common with it.
+#[derive(Debug, Args)]
+pub struct PrototypesSettings {
     /// Cosines above which two prototypes are duplicates
     #[arg(long, value_name = "C,C", value_delimiter = ',', default_values_t = eval::prototypes::DEFAULT_THRESHOLDS, value_parser = cosine)]
     pub thresholds: Vec<f64>,
@@ -33,9 +44,6 @@ pub struct PrototypesArgs {
     /// Device, threads and precision.
     #[command(flatten)]
     pub inference: InferenceArgs,
-    /// Print the result as one JSON object
-    #[arg(long)]
-    pub json: bool,
 }
 
 fn cosine(text: &str) -> Result<f64, String> {

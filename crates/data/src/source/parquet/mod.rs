@@ -124,6 +124,7 @@ fn build(files: &[PathBuf], others: &[PathBuf], unpacking: &mut Unpacking) -> Re
     let (mut writer, pack) = unpacking.create()?;
     let mut full = None;
     let write = |image: &[u8]| {
+        unpacking.advance(image.len() as u64);
         writer.write_all(image).map_err(|error| {
             let kind = error.kind();
             full = Some(error);

@@ -43,6 +43,11 @@ impl<R: Read + Seek> Members<R> {
         Ok(Self { window: Window::new(input)?, at: 0, damage: None })
     }
 
+    /// Bytes of the archive.
+    pub(super) fn length(&self) -> u64 {
+        self.window.length
+    }
+
     /// The next file or link; none at the end or where the archive is damaged.
     pub(super) fn next(&mut self) -> io::Result<Option<Member>> {
         let mut about = About::default();

@@ -24,6 +24,7 @@ mod window;
 
 use super::cache::{Cache, Plain};
 use super::checksums::{self, VerifiedReader};
+use super::preparing::{Preparation, Watch};
 use super::ranges::Table;
 use super::{OpenError, gzip, parallel};
 use header::{BLOCK, Header};
@@ -57,7 +58,7 @@ pub(super) fn open(train: &[PathBuf], test: &[PathBuf], cache: &Cache) -> Result
         Ok(places)
     };
     let archives = Archives { files: &files, names: &names, train: train.len() };
-    let mut tables = cache.tables(&kind, &files, &names, plain, |places, _| build(&archives, places))?;
+    let mut tables = cache.tables(&kind, &files, &names, plain, |places, _| build(&archives, places, cache.watch()))?;
     tables.iter_mut().for_each(|table| table.remarks.extend_from_slice(&remarks));
     Ok(tables)
 }
@@ -66,7 +67,8 @@ pub(super) fn open(train: &[PathBuf], test: &[PathBuf], cache: &Cache) -> Result
 pub(super) fn index_bytes(bytes: &[u8]) {
     let files = [PathBuf::from("bytes"), PathBuf::from("bytes")];
     let archives = Archives { files: &files, names: &shards::names(&files), train: 1 };
-    if let (Ok(train), Ok(test)) = (scan(Cursor::new(bytes)), scan(Cursor::new(bytes))) {
+    let scan = || scan(Cursor::new(bytes), |_| ());
+    if let (Ok(train), Ok(test)) = (scan(), scan()) {
         _ = tables(&archives, &files, &[train, test]);
     }
 }
@@ -81,12 +83,15 @@ struct Archives<'a> {
     train: usize,
 }
 
-fn build(archives: &Archives, places: &[Plain]) -> Result<[Table; 2], OpenError> {
+fn build(archives: &Archives, places: &[Plain], watch: &Watch) -> Result<[Table; 2], OpenError> {
+    let bytes = |place: &Plain| place.path.metadata().map_or(0, |about| about.len());
+    watch.expect(Preparation::Indexing, places.iter().map(bytes).fold(0, u64::saturating_add));
+    let advance = |bytes| watch.advance(Preparation::Indexing, bytes);
     let scanned = parallel::map(places.len(), 1, |i| {
         let Plain { path, sums } = &places[i];
         let contents = File::open(path).and_then(|file| match sums {
-            Some(sums) => scan(VerifiedReader::new(file, sums.clone())),
-            None => scan(file),
+            Some(sums) => scan(VerifiedReader::new(file, sums.clone()), advance),
+            None => scan(file, advance),
         });
         contents.map_err(|source| match sums.is_some() && checksums::is_damage(&source) {
             true => OpenError::DamagedEntry { path: path.clone() },

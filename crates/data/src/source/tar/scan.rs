@@ -60,13 +60,19 @@ fn bearable(name: &str) -> String {
     shortened(name, 200).into_owned()
 }
 
-/// Lists an archive.
-pub(super) fn scan<R: Read + Seek>(input: R) -> io::Result<Contents> {
+/// Lists an archive. `advance` is told how many bytes more were looked through.
+pub(super) fn scan<R: Read + Seek>(input: R, advance: impl Fn(u64)) -> io::Result<Contents> {
     let mut members = Members::new(input)?;
+    let end = members.length();
+    // Where the last member began. Its length is what the archive claims.
+    let mut at = 0;
     let mut contents = Contents::default();
     // Key and kind of the member before this one.
     let (mut last_key, mut last_image) = (String::new(), false);
     while let Some(member) = members.next()? {
+        let begin = member.offset.clamp(at, end.max(at));
+        advance(begin - at);
+        at = begin;
         let name = escape_name(&member.name);
         let name = plain(&name);
         if is_hidden(name) {
@@ -97,6 +103,7 @@ pub(super) fn scan<R: Read + Seek>(input: R) -> io::Result<Contents> {
             contents.last = Some(bearable(name));
         }
     }
+    advance(end.saturating_sub(at));
     contents.damage = members.damage;
     Ok(contents)
 }

@@ -1,4 +1,6 @@
-//! `figure`: a drawing into a file, and its numbers into another one beside it.
+//! `figure`: a drawing into a file, and its numbers into another one beside it. Figures of results are in [`results`].
+
+mod results;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,8 @@ pub fn run(command: &FigureCommand) -> Result<(), CliError> {
         FigureCommand::Circle(args) => circle(args),
         FigureCommand::Normalizer(args) => normalizer(args),
         FigureCommand::Curves(args) => curves(args),
+        FigureCommand::Prototypes(args) => results::prototypes(args),
+        FigureCommand::Precision(args) => results::precision(args),
     }
 }
 

@@ -1,0 +1,99 @@
+//! `figure prototypes` and `figure precision`: results of evaluations, computed now or read from what `--json` has said.
+
+use std::path::{Path, PathBuf};
+
+use files::read_text_bounded;
+use report::figure::{Malformed, precision, prototypes};
+use serde_json::Value;
+
+use super::Place;
+use crate::args::{PrecisionFigureArgs, PrototypesFigureArgs};
+use crate::error::CliError;
+use crate::eval;
+use crate::output_file::Input;
+
+/// More than any result takes.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Draws how many prototypes are unique.
+pub fn prototypes(args: &PrototypesFigureArgs) -> Result<(), CliError> {
+    let place = Place::of(&args.out, &inputs(&args.networks, None))?;
+    let computed = |path: &Path| Ok(eval::prototypes::look(path, None, &args.how)?.json());
+    let networks = each(&args.networks, prototypes::EVALUATION, computed, prototypes::Utilisation::of_result)?;
+    place.write(&prototypes::figure(&networks))
+}
+
+/// Draws accuracies by precision.
+pub fn precision(args: &PrecisionFigureArgs) -> Result<(), CliError> {
+    let place = Place::of(&args.out, &inputs(&args.networks, args.data.as_deref()))?;
+    if let Some(path) = args.networks.iter().find(|path| !is_result(path)).filter(|_| args.data.is_none()) {
+        return Err(CliError::FigureData { path: path.clone() });
+    }
+    let data = args.data.as_deref().unwrap_or_default();
+    let computed = |path: &Path| Ok(eval::precision::judge(path, data, &args.how)?.json());
+    let networks = each(&args.networks, precision::EVALUATION, computed, precision::Accuracy::of_result)?;
+    place.write(&precision::figure(&networks))
+}
+
+/// What the figure needs of each network.
+fn each<T>(
+    paths: &[PathBuf],
+    evaluation: &'static str,
+    computed: impl Fn(&Path) -> Result<Value, CliError>,
+    of_result: impl Fn(String, &Value) -> Result<T, Malformed>,
+) -> Result<Vec<T>, CliError> {
+    let one = |(path, name): (&PathBuf, String)| {
+        let result = if is_result(path) { read(path, evaluation)? } else { computed(path)? };
+        let malformed = |why: Malformed| wrong(path, evaluation, why.to_string());
+        of_result(name, &result).map_err(malformed)
+    };
+    // Files first looked at would cost less, but a person expects an error of the first to come first.
+    paths.iter().zip(names(paths)).map(one).collect()
+}
+
+fn is_result(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) && !path.is_dir()
+}
+
+fn inputs(networks: &[PathBuf], data: Option<&str>) -> Vec<Input> {
+    networks.iter().map(|path| Input::file("RUN", path)).chain(data.map(Input::data)).collect()
+}
+
+/// The result in a file.
+fn read(path: &Path, evaluation: &'static str) -> Result<Value, CliError> {
+    let text = read_text_bounded(path, MOST_BYTES).map_err(|error| wrong(path, evaluation, error.to_string()))?;
+    let result: Value = serde_json::from_str(&text).map_err(|error| wrong(path, evaluation, error.to_string()))?;
+    match result["evaluation"]["name"].as_str() {
+        Some(name) if name == evaluation => Ok(result),
+        Some(name) => Err(wrong(path, evaluation, format!("it is one of `eval {}`", text::excerpt(name)))),
+        None => Err(wrong(path, evaluation, "it does not say which evaluation it is of".to_owned())),
+    }
+}
+
+fn wrong(path: &Path, evaluation: &'static str, why: String) -> CliError {
+    CliError::FigureResult { path: path.to_owned(), evaluation, why }
+}
+
+/// What networks are called: the names of their files or folders; where two of these are the same, all of their paths.
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    let short = |path: &PathBuf| {
+        let name = if is_result(path) { path.file_stem() } else { path.file_name() };
+        // `.` and `..` have no name of their own.
+        name.map_or_else(|| text::shown(path).into_owned(), |name| text::shown(Path::new(name)).into_owned())
+    };
+    let names: Vec<String> = paths.iter().map(short).collect();
+    let is_clear = (1..names.len()).all(|i| !names[..i].contains(&names[i]));
+    if is_clear { names } else { paths.iter().map(|path| text::shown(path).into_owned()).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_networks_apart() {
+        let of = |paths: &[&str]| names(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(of(&["runs/a", "b.json", "runs/c/"]), ["a", "b", "c"]);
+        assert_eq!(of(&["x/run", "y/run"]), ["x/run", "y/run"]);
+    }
+}
