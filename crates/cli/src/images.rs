@@ -25,7 +25,12 @@ const LISTED: usize = 10;
 
 /// Opens one split of the data and prints the source's remarks.
 pub fn open(spec: &str, split: Split) -> Result<Arc<dyn Source>, OpenError> {
-    Ok(with_remarks(data::open(spec, split, SYNTHETIC_SEED)?))
+    Ok(with_remarks(open_quietly(spec, split)?))
+}
+
+/// The same without a word: its remarks were printed before.
+pub fn open_quietly(spec: &str, split: Split) -> Result<Arc<dyn Source>, OpenError> {
+    data::open(spec, split, SYNTHETIC_SEED)
 }
 
 /// How the training images differ from those that a run was begun with, in words; none where they have its fingerprint.

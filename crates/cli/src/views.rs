@@ -8,7 +8,7 @@ use data::{CropGroup, DecodeLimits, Image, Loader, LoaderConfig, Reader, Source}
 use random::{Key, Purpose};
 use serde_json::{Value, json};
 use ssl::method::{self, MethodSpec};
-use ssl::recipe::MethodName;
+use ssl::recipe::{MethodName, Recipe};
 use ssl::setup::loader_config;
 use ssl::view_plan::{ViewPlan, ViewShape};
 
@@ -33,22 +33,34 @@ pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
     let place = output_file::check(out, Kind::Png, args.force, &inputs)?;
     let (source, recipe) = args.recipe.open_for_views(args.split)?;
     output_file::check_unlisted(out, &args.recipe.data, &*source)?;
-    let config = loader_config(&recipe);
-    let images = (args.images as usize).min(source.len());
-    memory::check_bytes(need(&config, images), memory::SMALLER_VIEWS)?;
-    let method = method::of(&recipe);
-    let hidden = Hidden { method: &*method, patch: recipe.patch_size() };
-    let rows = rows(&source, &config, args.epoch.into(), images, &hidden)?;
-    images::say_news(&*source);
-    let picture = sheet::draw(&rows, &config.views, !args.no_frames)?;
+    let (picture, about) = draw(&source, &recipe, args.images as usize, args.epoch.into(), !args.no_frames)?;
     files::replace_with(&place, &sheet::to_png(&picture)?)
         .map_err(|source| CliError::Picture { path: out.clone(), source })?;
+    output::result(&format!("{}\n{about}", text::shown(out)))
+}
+
+/// Draws the first images of an epoch with their views, with frames or without; the picture, and what is to be seen on it.
+pub fn draw(
+    source: &Arc<dyn Source>,
+    recipe: &Recipe,
+    images: usize,
+    epoch: u64,
+    frames: bool,
+) -> Result<(Image, String), CliError> {
+    let config = loader_config(recipe);
+    let images = images.min(source.len());
+    memory::check_bytes(need(&config, images), memory::SMALLER_VIEWS)?;
+    let method = method::of(recipe);
+    let hidden = Hidden { method: &*method, patch: recipe.patch_size() };
+    let rows = rows(source, &config, epoch, images, &hidden)?;
+    images::say_news(&**source);
+    let picture = sheet::draw(&rows, &config.views, frames)?;
     let unseen = match recipe.method() {
         MethodName::Dino => "",
         MethodName::Ibot => "; what is hatched the student does not see",
         MethodName::Msn => "; what is hatched the student does not see, nor any of global view 1, the target",
     };
-    output::result(&format!("{}\n{}{unseen}", text::shown(out), legend(&rows, &config, args)))
+    Ok((picture, legend(&rows, &config, epoch, frames) + unseen))
 }
 
 /// Writes the views of whole epochs as bytes to standard output.
@@ -165,7 +177,7 @@ fn images_of(group: &CropGroup) -> impl Iterator<Item = Image> {
     (0..group.count).map(image)
 }
 
-fn legend(rows: &[Row], config: &LoaderConfig, args: &ViewsArgs) -> String {
+fn legend(rows: &[Row], config: &LoaderConfig, epoch: u64, frames: bool) -> String {
     let views = &config.views;
     let side = |(height, width): (usize, usize)| format!("{width} x {height}");
     let locals = match views.local_crops {
@@ -176,11 +188,10 @@ fn legend(rows: &[Row], config: &LoaderConfig, args: &ViewsArgs) -> String {
         1 => String::new(),
         zoom => format!(", enlarged {zoom} times"),
     };
-    let frames = if args.no_frames { "" } else { "; a frame has the colour of its part of the image" };
+    let frames = if frames { "; a frame has the colour of its part of the image" } else { "" };
     format!(
-        "{} in the order of epoch {}, seed {}: image, global views 1 and 2 ({}){locals}{zoom}{frames}",
+        "{} in the order of epoch {epoch}, seed {}: image, global views 1 and 2 ({}){locals}{zoom}{frames}",
         text::count(rows.len(), "image"),
-        args.epoch,
         config.seed,
         side(views.global_size),
     )

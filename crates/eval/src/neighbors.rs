@@ -59,11 +59,11 @@ impl<'a> From<&'a Device> for Place<'a> {
 
 /// A training feature near a test feature.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Neighbor {
+pub struct Neighbor {
     /// Its row.
-    pub(crate) row: usize,
+    pub row: usize,
     /// Cosine of the angle between the two.
-    pub(crate) similarity: f64,
+    pub similarity: f64,
 }
 
 /// Which training rows count for a test row.
@@ -73,6 +73,19 @@ pub(crate) enum Exclude {
     Nothing,
     /// All but the row of the same number: leave-one-out.
     Itself,
+}
+
+/// The `k` nearest training rows of every test row (all, where there are fewer), nearest first.
+pub fn nearest_rows<'a>(
+    place: impl Into<Place<'a>>,
+    train: &Features,
+    test: &Features,
+    k: usize,
+) -> Result<Vec<Vec<Neighbor>>, EvalError> {
+    if train.dim != test.dim {
+        return Err(EvalError::Width { train: train.dim, test: test.dim });
+    }
+    nearest(place, train, test, k.max(1), Exclude::Nothing, |_, neighbors| neighbors.to_vec())
 }
 
 /// Maps `judge` over every test row and its `k` nearest training rows (all, where there are fewer), nearest first and

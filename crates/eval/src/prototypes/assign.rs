@@ -113,7 +113,7 @@ pub fn assign(
 
 /// Ranges of images, as many at once as there is room for their logits. Equally large, but for one: the statistics of a batch
 /// norm would be poor in a small rest.
-fn pieces(images: usize, prototypes: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+pub(super) fn pieces(images: usize, prototypes: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     let at_once = (LOGITS / prototypes.max(1)).clamp(16, 1024);
     let count = images.div_ceil(at_once);
     (0..count).map(move |i| i * images / count..(i + 1) * images / count)

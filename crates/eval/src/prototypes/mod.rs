@@ -2,14 +2,16 @@
 //!
 //! A head compares a unit vector y with w_k = g_k v_k / |v_k|. Prototypes whose directions nearly agree are duplicates
 //! ([`duplicates`]); one large set of them often points away from all data, the void set of the paper ([`VoidSet`]). Which ones
-//! images choose is [`Assignments`], and kappa = |w| / tau says how narrow a component is ([`Spread`]).
+//! images choose is [`Assignments`], which images stand for one [`exemplars`], and kappa = |w| / tau says how narrow a component is ([`Spread`]).
 
 mod assign;
 mod duplicates;
+mod exemplars;
 mod spread;
 mod void;
 
 pub use assign::{Assignments, PrototypeKind, assign};
 pub use duplicates::{DEFAULT_THRESHOLDS, Directions, Duplicates, duplicates};
+pub use exemplars::{Exemplar, exemplars};
 pub use spread::Spread;
 pub use void::VoidSet;
