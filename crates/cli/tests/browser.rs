@@ -1,4 +1,4 @@
-//! The live pages in a real browser, where one is installed.
+//! The live pages and reports in a real browser, where one is installed.
 //!
 //! `DINO_VMF_SCREENSHOTS=FOLDER` keeps pictures of what was seen.
 
@@ -175,4 +175,52 @@ fn a_run_is_saved_and_stopped_from_its_page_by_two_clicks() {
     browser.wait("document.querySelector('.verdict b').textContent === 'stopped'");
     assert_eq!(browser.value("document.getElementById('stop').hidden"), true);
     browser.assert_quiet(watching.root());
+}
+
+#[test]
+fn a_report_shows_its_pictures_in_a_browser() {
+    let Some(mut browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    small(&out, &["--epochs", "2"]).succeeded();
+    let address = format!("file://{}", out.canonicalize().unwrap().join("report.html").display());
+    browser.look(1280, false);
+    browser.open(&address);
+    // Views, prototypes (eight cards and more), neighbours, attention, and all that the map shows.
+    let pictures = "[...document.querySelectorAll('img')]";
+    assert!(browser.value(&format!("{pictures}.length")).as_u64().unwrap() > 100);
+    browser.wait(&format!("{pictures}.every((img) => img.complete && img.naturalWidth > 0)"));
+    assert_eq!(browser.value("document.querySelectorAll('figure.map circle').length"), 24);
+    assert_eq!(browser.value("document.querySelectorAll('figure.plot svg[role=img]').length >= 8"), true);
+    // The image of a point under the pointer, and none beside it.
+    let place = "(() => { const c = document.querySelectorAll('figure.map circle')[5]; c.scrollIntoView({ block: 'center' }); \
+                 const b = c.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()";
+    let place = browser.value(place);
+    let tip = "document.querySelector('figure.map .tip')";
+    let drawn =
+        format!("new Set({tip}.querySelector('canvas').getContext('2d').getImageData(0, 0, 144, 144).data).size > 2");
+    assert_eq!(browser.value(&format!("{tip}.hidden")), true);
+    let point =
+        |x: &serde_json::Value, y: &serde_json::Value| serde_json::json!({ "type": "mouseMoved", "x": x, "y": y });
+    browser.call("Input.dispatchMouseEvent", point(&place[0], &place[1]));
+    browser.wait(&format!("!{tip}.hidden && {tip}.textContent.includes('synthetic #')"));
+    assert_eq!(browser.value(&drawn), true, "an image, not one colour");
+    browser.picture("report-hover.png");
+    browser.call("Input.dispatchMouseEvent", point(&1.into(), &1.into()));
+    browser.wait(&format!("{tip}.hidden"));
+    // A class alone.
+    browser.value("document.querySelector('figure.map li').focus()");
+    browser.wait("document.querySelectorAll('figure.map .dim circle.on').length > 0");
+    for (width, is_dark) in [(400, false), (400, true), (1280, true), (2560, false)] {
+        browser.look(width, is_dark);
+        let over = browser.value("document.documentElement.scrollWidth - innerWidth");
+        assert!(over.as_i64().unwrap() <= 0, "{width} pixels: the page is {over} wider");
+        browser.picture(&format!("report-{width}-{}.png", if is_dark { "dark" } else { "light" }));
+    }
+    // Without a script, points have their names and pictures are there.
+    browser.call("Emulation.setScriptExecutionDisabled", serde_json::json!({ "value": true }));
+    browser.open("about:blank");
+    browser.open(&address);
+    assert_eq!(browser.value("document.querySelectorAll('figure.map circle title').length"), 24);
+    browser.assert_quiet(&address);
 }

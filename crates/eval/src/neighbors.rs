@@ -248,6 +248,10 @@ mod tests {
             let found = nearest(&device(Precision::F64, 2), &train, &test, k, exclude, rows).unwrap();
             assert_eq!(found, nearest_plain(&train, &test, k, exclude));
         }
+        let lists = nearest_rows(&device(Precision::F64, 2), &train, &test, 4).unwrap();
+        let rows: Vec<Vec<usize>> = lists.iter().map(|list| list.iter().map(|n| n.row).collect()).collect();
+        assert_eq!(rows, nearest_plain(&train, &test, 4, Exclude::Nothing));
+        assert!(nearest_rows(&device(Precision::F64, 1), &train, &noise(2, 3, 7), 4).is_err(), "of another width");
     }
 
     /// Signs in 64 dimensions have lengths and cosines without any rounding, and thousands of them are equal.
