@@ -33,20 +33,25 @@ pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
     let place = output_file::check(out, Kind::Png, args.force, &inputs)?;
     let (source, recipe) = args.recipe.open_for_views(args.split)?;
     output_file::check_unlisted(out, &args.recipe.data, &*source)?;
-    let (picture, about) = draw(&source, &recipe, args.images as usize, args.epoch.into(), !args.no_frames)?;
-    files::replace_with(&place, &sheet::to_png(&picture)?)
-        .map_err(|source| CliError::Picture { path: out.clone(), source })?;
+    let images = args.images as usize;
+    let (pictures, about) = draw(&source, &recipe, images, images, args.epoch.into(), !args.no_frames)?;
+    for picture in pictures {
+        files::replace_with(&place, &sheet::to_png(&picture)?)
+            .map_err(|source| CliError::Picture { path: out.clone(), source })?;
+    }
     output::result(&format!("{}\n{about}", text::shown(out)))
 }
 
-/// Draws the first images of an epoch with their views, with frames or without; the picture, and what is to be seen on it.
+/// Draws the first images of an epoch with their views, so many on a picture, with frames or without; the pictures, and what
+/// is to be seen on them.
 pub fn draw(
     source: &Arc<dyn Source>,
     recipe: &Recipe,
     images: usize,
+    on_each: usize,
     epoch: u64,
     frames: bool,
-) -> Result<(Image, String), CliError> {
+) -> Result<(Vec<Image>, String), CliError> {
     let config = loader_config(recipe);
     let images = images.min(source.len());
     memory::check_bytes(need(&config, images), memory::SMALLER_VIEWS)?;
@@ -54,13 +59,17 @@ pub fn draw(
     let hidden = Hidden { method: &*method, patch: recipe.patch_size() };
     let rows = rows(source, &config, epoch, images, &hidden)?;
     images::say_news(&**source);
-    let picture = sheet::draw(&rows, &config.views, frames)?;
+    let drawn = |rows: &[Row]| sheet::draw(rows, &config.views, frames);
+    let pictures = match rows.is_empty() {
+        true => vec![drawn(&rows)?],
+        false => rows.chunks(on_each.max(1)).map(drawn).collect::<Result<_, _>>()?,
+    };
     let unseen = match recipe.method() {
         MethodName::Dino => "",
         MethodName::Ibot => "; what is hatched the student does not see",
         MethodName::Msn => "; what is hatched the student does not see, nor any of global view 1, the target",
     };
-    Ok((picture, legend(&rows, &config, epoch, frames) + unseen))
+    Ok((pictures, legend(&rows, &config, epoch, frames) + unseen))
 }
 
 /// Writes the views of whole epochs as bytes to standard output.

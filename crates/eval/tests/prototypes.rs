@@ -4,7 +4,7 @@ mod common;
 
 use std::ops::ControlFlow;
 
-use eval::prototypes::{Directions, PrototypeKind, assign, exemplars};
+use eval::prototypes::{Directions, PrototypeKind, assign, assign_centred, exemplars};
 use eval::{EvalError, Features};
 use model::weights::{LoadedHead, NetworkRole, WeightsError, WeightsFile};
 use model::{HeadConfig, Layout, Projector, PrototypeLayer};
@@ -44,6 +44,25 @@ fn images(stream: &mut Stream, count: usize) -> Features {
 
 fn go_on(_: usize, _: usize) -> ControlFlow<()> {
     ControlFlow::Continue(())
+}
+
+#[test]
+fn a_centre_is_subtracted_from_every_logit() {
+    let host = device(1);
+    let (head, ..) = head(&host);
+    let images = images(&mut Key::new(8, Purpose::Bench).stream(), 200);
+    let of = |centre: Option<&[f32]>| {
+        assign_centred(&head, PrototypeKind::Vmf, 0.07, centre, &images, &host, &mut go_on).unwrap()
+    };
+    let plain = of(None);
+    assert_eq!(plain, assign(&head, PrototypeKind::Vmf, 0.07, &images, &host, &mut go_on).unwrap());
+    let even = of(Some(&[3.5; K]));
+    assert_eq!(even.prototypes, plain.prototypes, "one that is the same for all changes nothing");
+    // Whatever is most chosen, a centre far above the others' takes its images away; one far below gives it all.
+    let first = plain.counts.iter().position(|count| *count > 0).unwrap();
+    let centre = |value: f32| (0..K).map(|k| if k == first { value } else { 0.0 }).collect::<Vec<f32>>();
+    assert_eq!(of(Some(&centre(1e4))).counts[first], 0);
+    assert_eq!(of(Some(&centre(-1e4))).counts[first], 200);
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod exemplars;
 mod spread;
 mod void;
 
-pub use assign::{Assignments, PrototypeKind, assign};
+pub use assign::{Assignments, PrototypeKind, assign, assign_centred};
 pub use duplicates::{DEFAULT_THRESHOLDS, Directions, Duplicates, duplicates};
 pub use exemplars::{Exemplar, exemplars};
 pub use spread::Spread;

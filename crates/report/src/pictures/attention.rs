@@ -42,11 +42,13 @@ pub fn section(about: &str, looks: &[Looked]) -> Result<Section, ReportError> {
         let large = |image: &Image, what: &str| picture(image, (SIDE, BYTES), &format!("{name}{what}"));
         let (image, mean) = (large(&look.image, "")?, large(&look.mean, ", mean of the heads")?);
         let mut heads = String::new();
-        for (number, head) in look.heads.iter().take(HEADS).enumerate() {
+        // One head is the mean.
+        for (number, head) in look.heads.iter().take(HEADS).enumerate().filter(|_| look.heads.len() > 1) {
             heads += &picture(head, (HEAD_SIDE, HEAD_BYTES), &format!("{name}, head {}", number + 1))?;
         }
+        let columns = look.heads.len().clamp(3, HEADS);
         html += &format!(
-            "<figure><div class=\"pair\">{image}{mean}</div><div class=\"heads\">{heads}</div><figcaption>{}</figcaption>\
+            "<figure><div class=\"pair\">{image}{mean}</div><div class=\"heads\" style=\"--n:{columns}\">{heads}</div><figcaption>{}</figcaption>\
              </figure>\n",
             escape(&name)
         );
@@ -83,5 +85,8 @@ pub(super) mod tests {
         assert_eq!(html.matches("<figure>").count(), IMAGES);
         assert_eq!(html.matches("<img").count(), IMAGES * (2 + HEADS));
         assert!(html.contains("&quot;dog&quot;: &lt;i&gt;") && !html.contains("<i>"));
+        let image = || noise(9, 9, 1);
+        let alone = Looked { image: image(), name: String::new(), class: None, mean: image(), heads: vec![image()] };
+        assert_eq!(section("", &[alone]).unwrap().html.matches("<img").count(), 2, "one head is the mean");
     }
 }

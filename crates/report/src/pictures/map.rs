@@ -24,9 +24,9 @@ const COLUMNS: usize = 40;
 const BYTES: usize = 1100 << 10;
 /// Letters of a name and of a class: there are many points.
 const LETTERS: usize = 40;
-/// Size of the drawing in its own units, and room at its edges.
+/// Width of the drawing in its own units, its least and its largest height, and room at its edges.
 const WIDTH: f64 = 1000.0;
-const HEIGHT: f64 = 720.0;
+const HEIGHTS: (f64, f64) = (420.0, 720.0);
 const MARGIN: f64 = 14.0;
 
 /// An image on the plane.
@@ -50,7 +50,8 @@ pub fn section(about: &str, groups: &[String], points: &[Point]) -> Result<Secti
     let colored = groups.len().min(COLORS);
     let color = |point: &Point| point.group.filter(|group| *group < colored);
     let mut circles = String::new();
-    for (point, [x, y]) in points.iter().zip(places(points)) {
+    let (height, places) = places(points);
+    for (point, [x, y]) in points.iter().zip(places) {
         let class = color(point).map_or("o".to_owned(), |group| format!("g{group}"));
         let class_name = point.class.as_deref().map(|class| text::shortened(class, LETTERS));
         let label = label(class_name.as_deref(), &text::shortened(&point.name, LETTERS));
@@ -71,7 +72,7 @@ pub fn section(about: &str, groups: &[String], points: &[Point]) -> Result<Secti
     }
     let (side, atlas) = atlas(points)?;
     let html = format!(
-        "<p class=\"muted\">{}</p>\n<figure class=\"map\"><svg role=\"img\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+        "<p class=\"muted\">{}</p>\n<figure class=\"map\"><svg role=\"img\" viewBox=\"0 0 {WIDTH} {height:.0}\" \
          aria-label=\"map of the features of {}\">\n{circles}</svg>\n<ul>{legend}</ul>\n\
          <img class=\"atlas\" hidden alt=\"\" data-side=\"{side}\" data-columns=\"{COLUMNS}\" src=\"{}\"></figure>\n",
         escape(about),
@@ -85,9 +86,9 @@ fn entry(class: &str, name: &str, count: usize) -> String {
     format!("<li class=\"{class}\" tabindex=\"0\">{} <b>{}</b></li>", escape(name), text::thousands(count as u64))
 }
 
-/// Places on the drawing: as large as there is room, without changing the proportion. The map has no up and no left, so that
-/// its longer side may lie down.
-fn places(points: &[Point]) -> Vec<[f64; 2]> {
+/// The height of the drawing, and places on it: as large as there is room, without changing the proportion. A map has no up
+/// and no left, so that its longer side may lie down.
+fn places(points: &[Point]) -> (f64, Vec<[f64; 2]>) {
     let range = |axis: usize| {
         let values = points.iter().map(|point| f64::from(point.place[axis])).filter(|value| value.is_finite());
         let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
@@ -95,14 +96,16 @@ fn places(points: &[Point]) -> Vec<[f64; 2]> {
     };
     let axes = if range(0).1 >= range(1).1 { [0, 1] } else { [1, 0] };
     let ranges = axes.map(range);
-    let scale = ((WIDTH - 2.0 * MARGIN) / ranges[0].1).min((HEIGHT - 2.0 * MARGIN) / ranges[1].1);
+    let across = (WIDTH - 2.0 * MARGIN) / ranges[0].1;
+    let height = (ranges[1].1 * across + 2.0 * MARGIN).clamp(HEIGHTS.0, HEIGHTS.1);
+    let scale = across.min((height - 2.0 * MARGIN) / ranges[1].1);
     let at = |point: &Point, side: usize| {
-        let (low, width) = ranges[side];
+        let (low, length) = ranges[side];
         let value = f64::from(point.place[axes[side]]);
-        let room = [WIDTH, HEIGHT][side] - width * scale;
-        room / 2.0 + if value.is_finite() { (value - low) * scale } else { width * scale / 2.0 }
+        let room = [WIDTH, height][side] - length * scale;
+        room / 2.0 + if value.is_finite() { (value - low) * scale } else { length * scale / 2.0 }
     };
-    points.iter().map(|point| [at(point, 0), at(point, 1)]).collect()
+    (height, points.iter().map(|point| [at(point, 0), at(point, 1)]).collect())
 }
 
 /// All images side by side, in the order of the points; the pixels of a side.
@@ -164,16 +167,16 @@ pub(super) mod tests {
 
     #[test]
     fn places_fill_the_drawing_with_the_longer_side_across() {
-        let places = places(&points(300, 8));
+        let (height, places) = places(&points(300, 8));
         let range = |axis: usize| {
             let values = || places.iter().map(|place| place[axis]);
             (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max))
         };
         let ((left, right), (top, bottom)) = (range(0), range(1));
         assert!((left - MARGIN).abs() < 1e-3 && (right - (WIDTH - MARGIN)).abs() < 1e-3, "{left} to {right}");
-        assert!(top >= MARGIN - 1e-3 && bottom <= HEIGHT - MARGIN + 1e-3);
+        assert!(top >= MARGIN - 1e-3 && bottom <= height - MARGIN + 1e-3 && height == HEIGHTS.0);
         assert!(((right - left) / (bottom - top) - 3.0).abs() < 0.1, "the proportion stays");
         let odd = vec![Point { place: [f32::NAN, 1.0], ..points(1, 8)[0].clone() }; 2];
-        assert!(super::places(&odd).iter().flatten().all(|x| x.is_finite()));
+        assert!(super::places(&odd).1.iter().flatten().all(|x| x.is_finite()));
     }
 }

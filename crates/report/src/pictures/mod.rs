@@ -4,7 +4,7 @@
 //! text, whatever they hold. Images stand in the page itself, and how many bytes each may take is a constant, so that no data
 //! makes a page larger than [`MOST_BYTES`] beside its curves.
 //!
-//! - [`views`]: one large picture with a line below it.
+//! - [`views`]: sheets of what training sees.
 //! - [`galleries`]: prototypes, each with the images that stand for it.
 //! - [`neighbors`]: held-out images and what the network finds most like them.
 //! - [`attention`]: images beside where the network looks.
@@ -30,10 +30,12 @@ pub(crate) const SCRIPT: &str = include_str!("../assets/pictures.js");
 pub const THUMBNAIL: usize = 80;
 /// Bytes of one of them.
 pub(crate) const THUMBNAIL_BYTES: usize = 3 << 10;
-/// Pixels of the longer side of the picture of views.
-const VIEWS: usize = 1600;
+/// Sheets of views, at most.
+const SHEETS: usize = 2;
+/// Pixels of the longer side of one.
+const VIEWS: usize = 1280;
 /// And its bytes.
-const VIEWS_BYTES: usize = 320 << 10;
+const VIEWS_BYTES: usize = 160 << 10;
 /// Letters of a name that are shown.
 const NAME: usize = 90;
 /// Bytes that all pictures of a page take at most, as text: a third more than as files, and names beside them.
@@ -78,14 +80,14 @@ impl Section {
     }
 }
 
-/// One large picture and what it shows.
-pub fn views(picture: &Image, about: &str) -> Result<Section, ReportError> {
-    let Encoded { uri, width, height } = encode(picture, VIEWS, VIEWS_BYTES)?;
-    let html = format!(
-        "<p class=\"muted\">{}</p>\n<p class=\"sheet\"><img class=\"wide\" src=\"{uri}\" width=\"{width}\" height=\"{height}\" \
-         alt=\"views of some images\"></p>\n",
-        escape(about)
-    );
+/// Sheets of images with their views, and what they show.
+pub fn views(sheets: &[Image], about: &str) -> Result<Section, ReportError> {
+    let mut html = format!("<p class=\"muted\">{}</p>\n<div class=\"sheets\">\n", escape(about));
+    for sheet in sheets.iter().take(SHEETS) {
+        let Encoded { uri, width, height } = encode(sheet, VIEWS, VIEWS_BYTES)?;
+        html += &format!("<img src=\"{uri}\" width=\"{width}\" height=\"{height}\" alt=\"views of some images\">\n");
+    }
+    html += "</div>\n";
     Ok(Section { title: "What the network sees in training".to_owned(), html })
 }
 
@@ -112,7 +114,7 @@ mod tests {
 
     #[test]
     fn all_pictures_of_a_page_fit_however_they_look() {
-        let mut bytes = views(&noise(VIEWS, VIEWS, 1), "x").unwrap().html.len();
+        let mut bytes = views(&vec![noise(VIEWS, VIEWS, 1); SHEETS + 1], "x").unwrap().html.len();
         bytes += galleries::tests::largest().html.len();
         bytes += neighbors::tests::largest().html.len();
         bytes += attention::tests::largest().html.len();

@@ -43,9 +43,12 @@ pub fn section(material: &Material<'_>) -> Result<Section, CliError> {
     {
         return Err(error.into());
     }
+    let heads = match weights.loaded.vit.config().heads {
+        1 => "",
+        _ => ": the mean over its heads beside the image, heads below it",
+    };
     let about = format!(
-        "{} and what the class token of the last block attends to: the mean over its heads beside the image, the heads below. \
-         Bright is much, dark little.",
+        "{} and what the class token of the last block attends to{heads}. Bright is much, dark little; a square is a patch.",
         count(shown.len(), what)
     );
     Ok(attention::section(&about, &shown)?)

@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 
 use eval::Features;
-use eval::prototypes::{Assignments, Directions, Exemplar, VoidSet, assign, duplicates, exemplars};
+use eval::prototypes::{Assignments, Directions, Exemplar, VoidSet, assign, assign_centred, duplicates, exemplars};
 use eval::subset::sample;
+use model::weights::WeightsFile;
 use report::page::Section;
 use report::pictures::Picture;
 use report::pictures::galleries::{self, Group, IMAGES, Prototype};
+use ssl::recipe::{Centering, Prototypes as Kind};
 use text::{count, thousands};
 
 use super::material::Material;
@@ -16,7 +18,9 @@ use crate::error::CliError;
 use crate::eval::head::Head;
 
 /// Multiplications that the heads of all images take, at most: some seconds on two cores.
-const WORK: usize = 400_000_000_000;
+const WORK: usize = 250_000_000_000;
+/// The tensor of a checkpoint that holds the centre of the class tokens' teacher.
+const CENTRE: &str = "center";
 /// Prototypes whose directions are compared: their pairs take a second. Which come first is chance.
 const COMPARED: usize = 16_384;
 /// Directions with a larger cosine are one.
@@ -34,8 +38,12 @@ pub struct Prototypes {
     /// Rows of the training images that were asked.
     pub rows: Vec<usize>,
     features: Features,
-    /// What they chose.
+    /// What they chose, by the teacher's logits centred as in training.
     pub chosen: Assignments,
+    /// Whether there is a centre, without which few prototypes may have the largest logit of any image.
+    is_centred: bool,
+    /// The same without a centre: what a void set is judged by.
+    plain: Assignments,
 }
 
 impl Prototypes {
@@ -47,8 +55,14 @@ impl Prototypes {
         let rows = sample(train.len(), (WORK / parameters.max(1)).max(IMAGES));
         let features = if rows.len() == train.len() { train.clone() } else { train.select(&rows) };
         let progress = &mut |_, _| material.go_on();
-        let chosen = assign(&head.loaded, head.kind(), head.temperature, &features, &request.device, progress)?;
-        Ok(Self { head, rows, features, chosen })
+        let (kind, tau, device) = (head.kind(), head.temperature, &request.device);
+        let plain = assign(&head.loaded, kind, tau, &features, device, progress)?;
+        let centre = centre(material, &head)?;
+        let chosen = match &centre {
+            None => plain.clone(),
+            some => assign_centred(&head.loaded, kind, tau, some.as_deref(), &features, device, progress)?,
+        };
+        Ok(Self { head, rows, features, chosen, is_centred: centre.is_some(), plain })
     }
 
     fn count(&self, prototype: u32) -> u32 {
@@ -79,6 +93,20 @@ impl Prototypes {
     }
 }
 
+/// The centre of the teacher in units of its logits; none where the method has none.
+fn centre(material: &Material<'_>, head: &Head) -> Result<Option<Vec<f32>>, CliError> {
+    let mut file = WeightsFile::open(&material.weights.path)?;
+    let Some(tensor) = file.tensor(CENTRE).filter(|tensor| tensor.shape == [head.lengths.len()]).cloned() else {
+        return Ok(None);
+    };
+    let mut values = file.read(&tensor)?.into_f32();
+    // DINO keeps it in units of <w, y>.
+    if material.recipe.centering() == Centering::Logit && head.prototypes != Kind::Vmf {
+        values.iter_mut().for_each(|value| *value /= head.temperature as f32);
+    }
+    Ok(values.iter().all(|value| value.is_finite()).then_some(values))
+}
+
 /// A group, before it has its pictures.
 struct Chosen {
     title: &'static str,
@@ -91,7 +119,7 @@ pub fn section(material: &Material<'_>, prototypes: &Prototypes) -> Result<Secti
     let (request, set) = (material.request, &material.train);
     let groups = groups(material, prototypes)?;
     let numbers: Vec<u32> = groups.iter().flat_map(|group| group.prototypes.iter().copied()).collect();
-    let Prototypes { head, rows, features, chosen } = prototypes;
+    let Prototypes { head, rows, features, chosen, .. } = prototypes;
     let devices = (&request.device, &request.host);
     let found = exemplars(&head.loaded, &head.directions, chosen, features, &numbers, IMAGES, devices)?;
     // Those that chose it; the nearest ones stand in where none did.
@@ -127,11 +155,12 @@ pub fn section(material: &Material<'_>, prototypes: &Prototypes) -> Result<Secti
         })
         .collect();
     let about = format!(
-        "{} chose {} of {} prototypes (the largest logit of the teacher's head, tau {}). A card has the number of a \
+        "{} chose {} of {} prototypes (the largest logit of the teacher's head{}, tau {}). A card has the number of a \
          prototype, {}its share of the images, and those that chose it, the nearest first.",
         count(rows.len(), "training image"),
         thousands(chosen.used() as u64),
         thousands(chosen.counts.len() as u64),
+        if prototypes.is_centred { ", centred as in training" } else { "" },
         head.temperature,
         if has_lengths { "its concentration κ = |w| / tau, " } else { "" }
     );
@@ -148,16 +177,19 @@ fn groups(material: &Material<'_>, prototypes: &Prototypes) -> Result<Vec<Chosen
     let most_used = by_use[..by_use.len().min(MOST_USED)].to_vec();
     let about = format!("{percent:.0} % of the images chose one of these {}.", most_used.len());
     groups.push(Chosen { title: "Most used", about, prototypes: most_used });
-    if prototypes.has_lengths() {
+    // No prototype is both.
+    let of_group = OF_GROUP.min(used.len() / 2);
+    if prototypes.has_lengths() && of_group > 0 {
         let mut by_kappa = used.clone();
         by_kappa.sort_by(|&a, &b| prototypes.kappa(b).total_cmp(&prototypes.kappa(a)));
-        let certain = by_kappa.iter().copied().take(OF_GROUP).collect();
-        let least = by_kappa.iter().rev().copied().take(OF_GROUP).collect();
+        let certain = by_kappa.iter().copied().take(of_group).collect();
+        let least = by_kappa.iter().rev().copied().take(of_group).collect();
         let about = |which: &str| format!("The {which} κ among those that any image chose.");
         groups.push(Chosen { title: "Most certain", about: about("largest"), prototypes: certain });
         groups.push(Chosen { title: "Least certain", about: about("smallest"), prototypes: least });
     } else {
-        let about = "All prototypes have one length, so that none is more certain than another.".to_owned();
+        let why = if of_group == 0 { "Fewer than two are in use" } else { "All prototypes have one length" };
+        let about = format!("{why}: none is more certain than another.");
         groups.push(Chosen { title: "Most and least certain", about, prototypes: Vec::new() });
     }
     groups.push(duplicate_group(material, prototypes, &used)?);
@@ -198,12 +230,12 @@ fn void_group(material: &Material<'_>, prototypes: &Prototypes) -> Result<Chosen
     let found = duplicates(&directions, &[SAME], &material.request.host, progress)?;
     let among =
         if compared.len() < all { format!(" (of the first {})", thousands(COMPARED as u64)) } else { String::new() };
-    let void = found.first().map(|set| (set, VoidSet::of(set, &directions, &prototypes.chosen)));
+    let void = found.first().map(|set| (set, VoidSet::of(set, &directions, &prototypes.plain)));
     let (about, prototypes) = match void {
         Some((set, void)) if void.is_void() => {
             let about = format!(
-                "{}{among} point away from the images, all in one direction (cosine with the images' mean {:.2}), and no image \
-                 chose one. The nearest images are shown pale.",
+                "{}{among} point away from the images, all in one direction (cosine with the images' mean {:.2}), and none \
+                 has the largest logit of any image. The nearest images are shown.",
                 count(void.members, "prototype"),
                 void.cosine.unwrap_or(f64::NAN)
             );

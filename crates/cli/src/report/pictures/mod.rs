@@ -24,8 +24,8 @@ use crate::views;
 use galleries::Prototypes;
 use material::{Data, Material};
 
-/// Images on the sheet of views.
-const SHEET_IMAGES: usize = 4;
+/// Images whose views are shown, and how many of them on one sheet.
+const SHEETS: (usize, usize) = (4, 2);
 
 /// What pictures are made of, and where.
 pub struct Request<'a> {
@@ -56,8 +56,8 @@ pub fn sections(request: &Request<'_>) -> Result<Vec<Section>, CliError> {
         Ok(data) => data,
         Err(error) => return Ok(vec![without(&error)]),
     };
-    let sheet = views::draw(&data.train, &recipe, SHEET_IMAGES, 0, true);
-    let sheet = sheet.and_then(|(picture, about)| Ok(pictures::views(&picture, &sentence(&about))?));
+    let sheet = views::draw(&data.train, &recipe, SHEETS.0, SHEETS.1, 0, true);
+    let sheet = sheet.and_then(|(sheets, about)| Ok(pictures::views(&sheets, &format!("{about}."))?));
     let mut sections = vec![told("What the network sees in training", sheet)];
     let material = match Material::gather(request, &recipe, data) {
         Ok(material) => material,
@@ -89,9 +89,4 @@ fn told(title: &str, section: Result<Section, CliError>) -> Section {
 
 fn why(error: &CliError) -> String {
     format!("There is nothing to show here: {}.", message(error).trim_end_matches('.'))
-}
-
-/// A line of the terminal as a sentence of a page.
-fn sentence(line: &str) -> String {
-    format!("{line}.")
 }
