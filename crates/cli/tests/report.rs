@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{run, small, small_command, write_bmp};
+use common::{run, small, small_command, stop_early, write_bmp};
 
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap()
@@ -235,6 +235,17 @@ fn stored_features_are_taken_if_they_are_of_the_run() {
         let said = report(file, "stored.html").failed();
         assert!(said.contains(why), "{file}: {said}");
     }
+}
+
+#[test]
+fn who_stops_a_run_does_not_wait_for_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    stop_early(&out);
+    let page = read(&out.join("report.html"));
+    assert!(page.contains("<b>stopped</b>") && page.contains("has not waited for pictures"), "{}", page.len());
+    run(&["report", out.to_str().unwrap()]).succeeded();
+    assert!(read(&out.join("report.html")).contains("<h2>Map of the features</h2>"), "they can be had later");
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn card(prototype: &Prototype) -> Result<String, ReportError> {
     for picture in prototype.pictures.iter().take(IMAGES) {
         pictures += &picture.thumbnail("")?;
     }
-    let kappa = prototype.kappa.map_or(String::new(), |kappa| format!("<span>κ {}</span>", shown(rounded(kappa))));
+    let kappa = prototype.kappa.map_or(String::new(), |kappa| format!("<span>κ {}</span>", concentration(kappa)));
     let is_used = prototype.percent > 0.0;
     let share = if is_used { format!("{} %", shown(rounded(prototype.percent))) } else { "no image".to_owned() };
     let class = if is_used { "" } else { " class=\"unused\"" };
@@ -70,6 +70,11 @@ fn card(prototype: &Prototype) -> Result<String, ReportError> {
          </figure>\n",
         prototype.number
     ))
+}
+
+/// One digit behind the point, so that cards line up.
+fn concentration(kappa: f64) -> String {
+    if kappa.is_finite() && kappa.abs() < 1e4 { format!("{kappa:.1}") } else { shown(kappa) }
 }
 
 /// Three digits, which is as much as one looks at.

@@ -140,7 +140,7 @@ pub(super) mod tests {
             group: Some(i % 12),
             name: "\"name\"".repeat(40),
             class: Some(format!("<class {}>", i % 12)),
-            image: (i % 7 > 0).then(|| noise(side, side, i as u32)),
+            image: (!i.is_multiple_of(7)).then(|| noise(side, side, i as u32)),
         };
         (0..count).map(point).collect()
     }
