@@ -67,6 +67,14 @@ fn curve(steps: std::ops::Range<usize>) -> String {
     steps.map(|step| record(step, loss(step))).collect()
 }
 
+/// A page fits into its width, and a picture of it is kept.
+fn fits(browser: &mut Browser, name: &str, width: u32, is_dark: bool) {
+    browser.look(width, is_dark);
+    let over = browser.value("document.documentElement.scrollWidth - innerWidth");
+    assert!(over.as_i64().unwrap() <= 0, "{width} pixels: the page is {over} wider");
+    browser.picture(&format!("{name}-{width}-{}.png", if is_dark { "dark" } else { "light" }));
+}
+
 #[test]
 fn lists_curves_and_comparisons_live_in_a_browser() {
     let Some(mut browser) = Browser::start() else { return };
@@ -128,10 +136,7 @@ fn lists_curves_and_comparisons_live_in_a_browser() {
     browser.wait(&format!("{line} !== {before}"));
     assert_eq!(browser.value("document.querySelector('.tools input').value"), "7");
     for (width, is_dark) in [(400, false), (400, true), (1280, false), (1280, true)] {
-        browser.look(width, is_dark);
-        let over = browser.value("document.documentElement.scrollWidth - innerWidth");
-        assert!(over.as_i64().unwrap() <= 0, "{width} pixels: the page is {over} wider");
-        browser.picture(&format!("run-{width}-{}.png", if is_dark { "dark" } else { "light" }));
+        fits(&mut browser, "run", width, is_dark);
     }
     append(&folder.path().join("second"), "{\"step\":450,\"loss\":\"NaN\",\"images_per_second\":\"inf\"}\n");
     browser.wait("document.querySelector('.tiles').textContent.includes('not a number')");
@@ -212,10 +217,7 @@ fn a_report_shows_its_pictures_in_a_browser() {
     browser.value("document.querySelector('figure.map li').focus()");
     browser.wait("document.querySelectorAll('figure.map .dim circle.on').length > 0");
     for (width, is_dark) in [(400, false), (400, true), (1280, true), (2560, false)] {
-        browser.look(width, is_dark);
-        let over = browser.value("document.documentElement.scrollWidth - innerWidth");
-        assert!(over.as_i64().unwrap() <= 0, "{width} pixels: the page is {over} wider");
-        browser.picture(&format!("report-{width}-{}.png", if is_dark { "dark" } else { "light" }));
+        fits(&mut browser, "report", width, is_dark);
     }
     // Without a script, points have their names and pictures are there.
     browser.call("Emulation.setScriptExecutionDisabled", serde_json::json!({ "value": true }));

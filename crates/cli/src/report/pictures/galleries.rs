@@ -18,7 +18,7 @@ use crate::error::CliError;
 use crate::eval::head::Head;
 
 /// Multiplications that the heads of all images take, at most: some seconds on two cores.
-const WORK: usize = 250_000_000_000;
+const WORK: usize = 60_000_000_000;
 /// The tensor of a checkpoint that holds the centre of the class tokens' teacher.
 const CENTRE: &str = "center";
 /// Prototypes whose directions are compared: their pairs take a second. Which come first is chance.
