@@ -238,6 +238,25 @@ fn stored_features_are_taken_if_they_are_of_the_run() {
 }
 
 #[test]
+fn duplicates_and_the_void_set_are_those_of_the_evaluation() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    // Dozens of prototypes on a circle: many are one, and images that lie close together leave a side of it empty.
+    let plane = ["--prototypes", "none", "--set", "head_bottleneck=2", "--set", "head_batch_norm=false"];
+    small(&out, &[&plane[..], &["--epochs", "1", "--out-dim", "64", "--seed", "2"]].concat()).succeeded();
+    let page = read(&out.join("report.html"));
+    let data = ["--data", "synthetic:train=24,test=12,size=16", "--thresholds", "0.9", "--json", "--device=cpu"];
+    let found = run(&[&["eval", "prototypes", "--weights", out.to_str().unwrap()], &data[..]].concat()).json();
+    let void = &found["void"];
+    assert_eq!(void["is_void"], true);
+    let (members, cosine) = (void["members"].as_u64().unwrap(), void["cosine_with_mean"].as_f64().unwrap());
+    assert!(page.contains(&format!("{members} prototypes point away from the images")), "{void}");
+    assert!(page.contains(&format!("(cosine with the images&#39; mean {cosine:.2})")), "{void}");
+    assert!(page.contains("prototypes in use are") && page.contains("these are of it"), "duplicates");
+    assert!(page.contains("<figure class=\"unused\">"), "no image chose the void ones");
+}
+
+#[test]
 fn who_stops_a_run_does_not_wait_for_pictures() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("run");
