@@ -328,6 +328,20 @@ pub enum CliError {
         /// What the system said.
         source: io::Error,
     },
+    /// Pictures of a report that cannot be made.
+    #[error("{why}")]
+    NoPictures {
+        /// In a sentence.
+        why: String,
+    },
+    /// Features that are not those of a run's images.
+    #[error("{}: {what}", text::shown(path))]
+    OtherFeatures {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
     /// A run of which nothing can be shown.
     #[error(transparent)]
     Report(#[from] report::ReportError),

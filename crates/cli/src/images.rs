@@ -26,10 +26,15 @@ const LISTED: usize = 10;
 
 /// Opens one split of the data and prints the source's remarks.
 pub fn open(spec: &str, split: Split) -> Result<Arc<dyn Source>, OpenError> {
+    Ok(with_remarks(open_quietly(spec, split)?))
+}
+
+/// The same without the remarks: they were printed before.
+pub fn open_quietly(spec: &str, split: Split) -> Result<Arc<dyn Source>, OpenError> {
     let preparing = Preparing::new();
     let source = data::source::open_watched(spec, split, SYNTHETIC_SEED, preparing.tell());
     drop(preparing);
-    Ok(with_remarks(source?))
+    source
 }
 
 /// How the training images differ from those that a run was begun with, in words; none where they have its fingerprint.

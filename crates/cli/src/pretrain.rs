@@ -62,7 +62,7 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
         match command.attempt(vacated.take(), &mut heard)? {
             Next::Again(folder) => vacated = Some(folder),
             Next::Ended(status) => {
-                command.report();
+                command.report(&|| heard.as_ref().is_some_and(|(_, stop)| stop.requested()));
                 return Ok(status);
             }
         }
@@ -72,11 +72,16 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
 impl Command<'_> {
     /// Writes the page that shows the run, now that nobody trains it. Everything else is done: that it cannot be written is
     /// no reason to fail.
-    fn report(&self) {
+    fn report(&self, should_stop: &dyn Fn() -> bool) {
         if self.args.no_report {
             return;
         }
-        if let Err(error) = report::of_run(&self.out) {
+        let write = || {
+            let (device, of_args) = (&self.device.device, &self.args.device);
+            let (host, workers) = (of_args.host(device)?, of_args.thread_count()?);
+            report::of_run(&self.out, &report::Machine { device, host, workers, should_stop })
+        };
+        if let Err(error) = write() {
             output::note(&format!("no report: {error}"));
         }
     }

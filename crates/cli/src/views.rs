@@ -8,7 +8,7 @@ use data::{CropGroup, DecodeLimits, Image, Loader, LoaderConfig, Reader, Source}
 use random::{Key, Purpose};
 use serde_json::{Value, json};
 use ssl::method::{self, MethodSpec};
-use ssl::recipe::MethodName;
+use ssl::recipe::{MethodName, Recipe};
 use ssl::setup::loader_config;
 use ssl::view_plan::{ViewPlan, ViewShape};
 
@@ -33,22 +33,43 @@ pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
     let place = output_file::check(out, Kind::Png, args.force, &inputs)?;
     let (source, recipe) = args.recipe.open_for_views(args.split)?;
     output_file::check_unlisted(out, &args.recipe.data, &*source)?;
-    let config = loader_config(&recipe);
-    let images = (args.images as usize).min(source.len());
+    let images = args.images as usize;
+    let (pictures, about) = draw(&source, &recipe, images, images, args.epoch.into(), !args.no_frames)?;
+    for picture in pictures {
+        files::replace_with(&place, &sheet::to_png(&picture)?)
+            .map_err(|source| CliError::Picture { path: out.clone(), source })?;
+    }
+    output::result(&format!("{}\n{about}", text::shown(out)))
+}
+
+/// Draws the first images of an epoch with their views, so many on a picture, with frames or without; the pictures, and what
+/// is to be seen on them.
+pub fn draw(
+    source: &Arc<dyn Source>,
+    recipe: &Recipe,
+    images: usize,
+    on_each: usize,
+    epoch: u64,
+    frames: bool,
+) -> Result<(Vec<Image>, String), CliError> {
+    let config = loader_config(recipe);
+    let images = images.min(source.len());
     memory::check_bytes(need(&config, images), memory::SMALLER_VIEWS)?;
-    let method = method::of(&recipe);
+    let method = method::of(recipe);
     let hidden = Hidden { method: &*method, patch: recipe.patch_size() };
-    let rows = rows(&source, &config, args.epoch.into(), images, &hidden)?;
-    images::say_news(&*source);
-    let picture = sheet::draw(&rows, &config.views, !args.no_frames)?;
-    files::replace_with(&place, &sheet::to_png(&picture)?)
-        .map_err(|source| CliError::Picture { path: out.clone(), source })?;
+    let rows = rows(source, &config, epoch, images, &hidden)?;
+    images::say_news(&**source);
+    let drawn = |rows: &[Row]| sheet::draw(rows, &config.views, frames);
+    let pictures = match rows.is_empty() {
+        true => vec![drawn(&rows)?],
+        false => rows.chunks(on_each.max(1)).map(drawn).collect::<Result<_, _>>()?,
+    };
     let unseen = match recipe.method() {
         MethodName::Dino => "",
         MethodName::Ibot => "; what is hatched the student does not see",
         MethodName::Msn => "; what is hatched the student does not see, nor any of global view 1, the target",
     };
-    output::result(&format!("{}\n{}{unseen}", text::shown(out), legend(&rows, &config, args)))
+    Ok((pictures, legend(&rows, &config, epoch, frames) + unseen))
 }
 
 /// Writes the views of whole epochs as bytes to standard output.
@@ -165,7 +186,7 @@ fn images_of(group: &CropGroup) -> impl Iterator<Item = Image> {
     (0..group.count).map(image)
 }
 
-fn legend(rows: &[Row], config: &LoaderConfig, args: &ViewsArgs) -> String {
+fn legend(rows: &[Row], config: &LoaderConfig, epoch: u64, frames: bool) -> String {
     let views = &config.views;
     let side = |(height, width): (usize, usize)| format!("{width} x {height}");
     let locals = match views.local_crops {
@@ -176,11 +197,10 @@ fn legend(rows: &[Row], config: &LoaderConfig, args: &ViewsArgs) -> String {
         1 => String::new(),
         zoom => format!(", enlarged {zoom} times"),
     };
-    let frames = if args.no_frames { "" } else { "; a frame has the colour of its part of the image" };
+    let frames = if frames { "; a frame has the colour of its part of the image" } else { "" };
     format!(
-        "{} in the order of epoch {}, seed {}: image, global views 1 and 2 ({}){locals}{zoom}{frames}",
+        "{} in the order of epoch {epoch}, seed {}: image, global views 1 and 2 ({}){locals}{zoom}{frames}",
         text::count(rows.len(), "image"),
-        args.epoch,
         config.seed,
         side(views.global_size),
     )

@@ -34,18 +34,18 @@ pub struct Weights {
     pub said: BTreeMap<String, String>,
 }
 
-/// Loads `W`, and reports on standard error which tensors matched.
-pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights, CliError> {
-    let weights = if let Some(run) = fine_tuned(path) {
+/// Loads `W`, and says nothing of the tensors in it.
+pub fn load_quietly(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights, CliError> {
+    if let Some(run) = fine_tuned(path) {
         let file = run.join(BACKBONE_FILE);
         // Written when the run stops or ends.
         if !file.is_file() {
             return Err(CliError::NoCheckpoint { path: run });
         }
         refuse_damaged_backbone(&file)?;
-        of_file(&file, asked, device)?
+        of_file(&file, asked, device)
     } else if is_of_run(path) {
-        of_folder(path, asked, device)?
+        of_folder(path, asked, device)
     } else if let Some(run) = run_of_checkpoint(path) {
         if fine_tuned(&run).is_some() {
             return Err(CliError::OfFineTuning { path: path.to_owned(), weights: run.join(BACKBONE_FILE) });
@@ -55,11 +55,16 @@ pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights
         let run = RunReader::open(&run)?;
         let checkpoint = run.checkpoint(path)?;
         let checkpoint = checkpoint.map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
-        of_checkpoint(checkpoint, &recipe::of_run(&run)?, asked, device)?
+        of_checkpoint(checkpoint, &recipe::of_run(&run)?, asked, device)
     } else {
         refuse_damaged_backbone(path)?;
-        of_file(path, asked, device)?
-    };
+        of_file(path, asked, device)
+    }
+}
+
+/// Loads `W`, and reports on standard error which tensors matched.
+pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights, CliError> {
+    let weights = load_quietly(path, asked, device)?;
     let report = &weights.loaded.report;
     // A checkpoint also holds the student, the heads and the optimiser's moments: not worth a list of left-overs.
     let found = match is_of_run(path) && report.missing.is_empty() {

@@ -1,4 +1,4 @@
-//! The live pages in a real browser, where one is installed.
+//! The live pages and reports in a real browser, where one is installed.
 //!
 //! `DINO_VMF_SCREENSHOTS=FOLDER` keeps pictures of what was seen.
 
@@ -67,11 +67,13 @@ fn curve(steps: std::ops::Range<usize>) -> String {
     steps.map(|step| record(step, loss(step))).collect()
 }
 
-/// Nothing of the page is wider than the page.
+/// A page fits into its width, and a picture of it is kept.
 #[track_caller]
-fn assert_fits(browser: &mut Browser, width: u32) {
+fn fits(browser: &mut Browser, name: &str, width: u32, is_dark: bool) {
+    browser.look(width, is_dark);
     let over = browser.value("document.documentElement.scrollWidth - innerWidth");
     assert!(over.as_i64().unwrap() <= 0, "{width} pixels: the page is {over} wider");
+    browser.picture(&format!("{name}-{width}-{}.png", if is_dark { "dark" } else { "light" }));
 }
 
 /// Runs like one that was trained, which cost no training: their logs are made up.
@@ -126,11 +128,9 @@ fn the_list_sorts_by_click_and_by_key_and_stays_sorted_while_runs_write() {
     browser.wait(&format!("{} === 'ascending'", state("name")));
     assert_eq!(browser.value(order), "a,b,broken,c,d9,d10", "numbers in names count as numbers");
     for width in [400, 1280] {
-        browser.look(width, false);
-        assert_fits(&mut browser, width);
+        fits(&mut browser, "sorted", width, false);
         let seen = format!("{}.firstElementChild.getBoundingClientRect().width > 0", heading("loss"));
         assert_eq!(browser.value(&seen), true, "{width}");
-        browser.picture(&format!("sorted-{width}-light.png"));
     }
     browser.assert_quiet(watching.root());
 }
@@ -147,9 +147,7 @@ fn a_comparison_on_paper_size_and_on_a_telephone_is_no_wider_than_the_page() {
     run(&["report", &at("a"), &at(long), &at("c"), "--out", &at("all.html")]).succeeded();
     browser.open(&format!("file://{}", at("all.html")));
     for (width, is_dark) in [(400, false), (400, true), (1280, false), (2560, true)] {
-        browser.look(width, is_dark);
-        assert_fits(&mut browser, width);
-        browser.picture(&format!("comparison-{width}-{}.png", if is_dark { "dark" } else { "light" }));
+        fits(&mut browser, "comparison", width, is_dark);
     }
     browser.look(400, false);
     let boxes = "[...document.querySelectorAll('.scroll')]";
@@ -191,9 +189,7 @@ fn lists_curves_and_comparisons_live_in_a_browser() {
     append(&folder.path().join("second"), &record(400, 1.0625));
     browser.wait("document.querySelector('[data-run=second]').textContent.includes('1.062')");
     for (width, is_dark) in [(400, false), (400, true), (1280, false), (1280, true)] {
-        browser.look(width, is_dark);
-        assert_fits(&mut browser, width);
-        browser.picture(&format!("list-{width}-{}.png", if is_dark { "dark" } else { "light" }));
+        fits(&mut browser, "list", width, is_dark);
     }
 
     // Two of them side by side, by ticking boxes.
@@ -207,9 +203,7 @@ fn lists_curves_and_comparisons_live_in_a_browser() {
     assert!(names.contains("first") && names.contains("second"), "{names}");
     assert_eq!(browser.value("document.querySelector('[data-part=differences]').innerText.includes('seed')"), true);
     for (width, is_dark) in [(400, true), (1280, false), (1280, true)] {
-        browser.look(width, is_dark);
-        assert_fits(&mut browser, width);
-        browser.picture(&format!("compare-{width}-{}.png", if is_dark { "dark" } else { "light" }));
+        fits(&mut browser, "compare", width, is_dark);
     }
 
     // A run's page: its curves go on as it writes, its slider stays, and odd numbers are words.
@@ -222,9 +216,7 @@ fn lists_curves_and_comparisons_live_in_a_browser() {
     browser.wait(&format!("{line} !== {before}"));
     assert_eq!(browser.value("document.querySelector('.tools input').value"), "7");
     for (width, is_dark) in [(400, false), (400, true), (1280, false), (1280, true)] {
-        browser.look(width, is_dark);
-        assert_fits(&mut browser, width);
-        browser.picture(&format!("run-{width}-{}.png", if is_dark { "dark" } else { "light" }));
+        fits(&mut browser, "run", width, is_dark);
     }
     append(&folder.path().join("second"), "{\"step\":450,\"loss\":\"NaN\",\"images_per_second\":\"inf\"}\n");
     browser.wait("document.querySelector('.tiles').textContent.includes('not a number')");
@@ -268,4 +260,49 @@ fn a_run_is_saved_and_stopped_from_its_page_by_two_clicks() {
     browser.wait("document.querySelector('.verdict b').textContent === 'stopped'");
     assert_eq!(browser.value("document.getElementById('stop').hidden"), true);
     browser.assert_quiet(watching.root());
+}
+
+#[test]
+fn a_report_shows_its_pictures_in_a_browser() {
+    let Some(mut browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    small(&out, &["--epochs", "2"]).succeeded();
+    let address = format!("file://{}", out.canonicalize().unwrap().join("report.html").display());
+    browser.look(1280, false);
+    browser.open(&address);
+    // Views, prototypes (eight cards and more), neighbours, attention, and all that the map shows.
+    let pictures = "[...document.querySelectorAll('img')]";
+    assert!(browser.value(&format!("{pictures}.length")).as_u64().unwrap() > 100);
+    browser.wait(&format!("{pictures}.every((img) => img.complete && img.naturalWidth > 0)"));
+    assert_eq!(browser.value("document.querySelectorAll('figure.map circle').length"), 24);
+    assert_eq!(browser.value("document.querySelectorAll('figure.plot svg[role=img]').length >= 8"), true);
+    // The image of a point under the pointer, and none beside it.
+    let place = "(() => { const c = document.querySelectorAll('figure.map circle')[5]; c.scrollIntoView({ block: 'center' }); \
+                 const b = c.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()";
+    let place = browser.value(place);
+    let tip = "document.querySelector('figure.map .tip')";
+    let drawn =
+        format!("new Set({tip}.querySelector('canvas').getContext('2d').getImageData(0, 0, 144, 144).data).size > 2");
+    assert_eq!(browser.value(&format!("{tip}.hidden")), true);
+    let point =
+        |x: &serde_json::Value, y: &serde_json::Value| serde_json::json!({ "type": "mouseMoved", "x": x, "y": y });
+    browser.call("Input.dispatchMouseEvent", point(&place[0], &place[1]));
+    browser.wait(&format!("!{tip}.hidden && {tip}.textContent.includes('synthetic #')"));
+    assert_eq!(browser.value(&drawn), true, "an image, not one colour");
+    browser.picture("report-hover.png");
+    browser.call("Input.dispatchMouseEvent", point(&1.into(), &1.into()));
+    browser.wait(&format!("{tip}.hidden"));
+    // A class alone.
+    browser.value("document.querySelector('figure.map li').focus()");
+    browser.wait("document.querySelectorAll('figure.map .dim circle.on').length > 0");
+    for (width, is_dark) in [(400, false), (400, true), (1280, true), (2560, false)] {
+        fits(&mut browser, "report", width, is_dark);
+    }
+    // Without a script, points have their names and pictures are there.
+    browser.call("Emulation.setScriptExecutionDisabled", serde_json::json!({ "value": true }));
+    browser.open("about:blank");
+    browser.open(&address);
+    assert_eq!(browser.value("document.querySelectorAll('figure.map circle title').length"), 24);
+    browser.assert_quiet(&address);
 }

@@ -5,11 +5,20 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{run, small, small_command};
+use common::{run, small, small_command, stop_early, write_bmp};
 
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap()
 }
+
+/// The sections with pictures.
+const PICTURES: [&str; 5] = [
+    "What the network sees in training",
+    "Map of the features",
+    "What the prototypes stand for",
+    "Nearest neighbours",
+    "Where it looks",
+];
 
 #[test]
 fn a_run_ends_with_a_page_that_asks_for_nothing() {
@@ -24,6 +33,11 @@ fn a_run_ends_with_a_page_that_asks_for_nothing() {
     }
     assert!(page.contains("given: --epochs") && page.contains("derived: "), "the recipe with its reasons");
     assert!(page.contains("<h2>Machine</h2>") && page.contains(env!("CARGO_PKG_VERSION")), "what computed it");
+    for title in PICTURES {
+        assert!(page.contains(&format!("<h2>{title}</h2>")), "{title}");
+    }
+    assert!(!page.contains("There is nothing to show here"), "every section has its pictures");
+    assert_eq!((page.matches("<circle class=\"g").count(), page.matches("class=\"row\"").count()), (24, 12));
     for outside in ["http:", "https:", "src=\"/", "@import", "url("] {
         let found = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!found.contains(outside), "{outside}");
@@ -127,4 +141,141 @@ fn figures_are_drawn_with_their_numbers_beside_them() {
     assert!(run(&["figure", "normalizer", "--dimensions", "4", "--out", &path("n.svg")]).failed().contains("4"));
     let none = run(&["figure", "curves", &path("a"), "--key", "nothing", "--out", &path("k.svg")]).failed();
     assert!(none.contains("no run has logged `nothing`"), "{none}");
+}
+
+/// Two classes of a dozen images each, with names that a page must not read as markup.
+fn hostile_images(folder: &Path) {
+    for (class, name) in [("<img src=x onerror=alert(1)>", "\"><b>"), ("it's & so on", "\u{202e}gpj")] {
+        for number in 0..12 {
+            write_bmp(&folder.join(class).join(format!("{name} {number}.bmp")), 16, number + class.len());
+        }
+    }
+}
+
+#[test]
+fn names_of_images_and_classes_are_text_and_images_that_are_gone_are_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, out) = (folder.path().join("images"), folder.path().join("run"));
+    hostile_images(&data);
+    small(&out, &["--epochs", "1", "--data", data.to_str().unwrap()]).succeeded();
+    let page = read(&out.join("report.html"));
+    assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;") && page.contains("&quot;&gt;&lt;b&gt;"));
+    for markup in ["<img src=x", "<b> ", "\u{202e}"] {
+        assert!(!page.contains(markup), "{markup:?}");
+    }
+    assert!(page.contains("training image") && page.contains("class=\"right\""), "each by the others");
+
+    // One that is damaged is left out; all of them gone are told of.
+    fs::write(data.join("it's & so on").join("\u{202e}gpj 3.bmp"), "BM no more").unwrap();
+    run(&["report", out.to_str().unwrap()]).succeeded();
+    let page = read(&out.join("report.html"));
+    assert_eq!(page.matches("<circle class=\"g").count(), 23);
+    fs::rename(&data, folder.path().join("elsewhere")).unwrap();
+    run(&["report", out.to_str().unwrap()]).succeeded();
+    let page = read(&out.join("report.html"));
+    assert!(page.contains("<h2>Pictures</h2>") && page.contains("There is nothing to show here: "), "the reason");
+    assert!(page.contains("class=\"verdict") && !page.contains("<h2>Map of the features</h2>"));
+}
+
+#[test]
+fn pictures_are_the_same_on_any_number_of_threads_and_can_be_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, page) = (folder.path().join("run"), folder.path().join("page.html"));
+    small(&out, &["--epochs", "2", "--no-report"]).succeeded();
+    let report = |more: &[&str]| {
+        let words = ["report", out.to_str().unwrap(), "--force", "--device=cpu", "--out", page.to_str().unwrap()];
+        run(&[&words, more].concat()).succeeded();
+        read(&page)
+    };
+    let one = report(&["--threads", "1"]);
+    assert!(one == report(&["--threads", "2"]) && one == report(&["--threads", "3", "--images", "2000"]));
+    let fewer = report(&["--images", "8"]);
+    assert!(fewer.contains("8 training images, coloured by class") && fewer.contains("2 held-out images"), "a quarter");
+    let without = report(&["--no-pictures"]);
+    assert!(!without.contains("<img") && without.contains("<h2>Recipe</h2>"));
+    // Without its checkpoints a run has a backbone, and no head.
+    fs::remove_dir_all(out.join("checkpoints")).unwrap();
+    let headless = report(&[]);
+    let at = headless.find("What the prototypes stand for").unwrap();
+    assert!(headless[at..].contains("There is nothing to show here: ") && !headless.contains("class=\"gallery\""));
+    assert!(headless.contains("<circle") && headless.contains("class=\"looks\""));
+}
+
+#[test]
+fn stored_features_are_taken_if_they_are_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    small(Path::new(&path("run")), &["--epochs", "1", "--no-report"]).succeeded();
+    small(Path::new(&path("other")), &["--epochs", "1", "--no-report", "--seed", "5"]).succeeded();
+    let features = |weights: &str, more: &[&str], out: &str| {
+        let data = "synthetic:train=24,test=12,size=16";
+        let words = ["features", "--weights", &path(weights), "--data", data, "--out", &path(out), "--device=cpu"];
+        run(&[&words, more].concat()).succeeded();
+    };
+    let report = |file: &str, out: &str| {
+        run(&["report", &path("run"), "--features", &path(file), "--out", &path(out), "--force", "--device=cpu"])
+    };
+    features("run", &[], "train.safetensors");
+    features("run", &["--split", "test"], "test.safetensors");
+    run(&["report", &path("run"), "--out", &path("computed.html"), "--device=cpu"]).succeeded();
+    let pictures = |page: &str| page[page.find("Map of the features").unwrap()..].to_owned();
+    for file in ["train.safetensors", "test.safetensors"] {
+        report(file, "stored.html").succeeded();
+        let (stored, computed) = (read(Path::new(&path("stored.html"))), read(Path::new(&path("computed.html"))));
+        assert!(pictures(&stored) == pictures(&computed), "{file}: the same features, the same pictures");
+    }
+    features("run", &["--split", "all"], "all.safetensors");
+    features("run", &["--tokens", "both"], "both.safetensors");
+    features("other", &[], "other.safetensors");
+    for (file, why) in [
+        ("other.safetensors", "not of the run's newest weights"),
+        ("both.safetensors", "not of class tokens"),
+        ("all.safetensors", "neither of the run's training images nor of its held-out ones"),
+        ("computed.html", "no safetensors file"),
+    ] {
+        let said = report(file, "stored.html").failed();
+        assert!(said.contains(why), "{file}: {said}");
+    }
+}
+
+#[test]
+fn duplicates_and_the_void_set_are_those_of_the_evaluation() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    // Dozens of prototypes on a circle: many are one, and images that lie close together leave a side of it empty.
+    let plane = ["--prototypes", "none", "--set", "head_bottleneck=2", "--set", "head_batch_norm=false"];
+    small(&out, &[&plane[..], &["--epochs", "1", "--out-dim", "64", "--seed", "2"]].concat()).succeeded();
+    let page = read(&out.join("report.html"));
+    let data = ["--data", "synthetic:train=24,test=12,size=16", "--thresholds", "0.9", "--json", "--device=cpu"];
+    let found = run(&[&["eval", "prototypes", "--weights", out.to_str().unwrap()], &data[..]].concat()).json();
+    let void = &found["void"];
+    assert_eq!(void["is_void"], true);
+    let (members, cosine) = (void["members"].as_u64().unwrap(), void["cosine_with_mean"].as_f64().unwrap());
+    assert!(page.contains(&format!("{members} prototypes point away from the images")), "{void}");
+    assert!(page.contains(&format!("(cosine with the images&#39; mean {cosine:.2})")), "{void}");
+    assert!(page.contains("prototypes in use are") && page.contains("these are of it"), "duplicates");
+    assert!(page.contains("<figure class=\"unused\">"), "no image chose the void ones");
+}
+
+#[test]
+fn who_stops_a_run_does_not_wait_for_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    stop_early(&out);
+    let page = read(&out.join("report.html"));
+    assert!(page.contains("<b>stopped</b>") && page.contains("has not waited for pictures"), "{}", page.len());
+    run(&["report", out.to_str().unwrap()]).succeeded();
+    assert!(read(&out.join("report.html")).contains("<h2>Map of the features</h2>"), "they can be had later");
+}
+
+#[test]
+fn every_method_has_its_prototypes_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    for method in ["ibot", "msn"] {
+        let out = folder.path().join(method);
+        small(&out, &["--epochs", "1", "--method", method]).succeeded();
+        let page = read(&out.join("report.html"));
+        assert!(page.contains("class=\"gallery\"") && !page.contains("There is nothing to show here"), "{method}");
+        assert!(page.contains("what is hatched the student does not see"), "{method}");
+    }
 }

@@ -6,13 +6,14 @@
 //! - [`views`]: the multi-crop recipe. Parameters are drawn first, as plain data, and applied after.
 //! - [`transform`]: what evaluation does to an image instead.
 //! - [`loader`]: batches of views, prepared by threads, in an order that only (seed, epoch, position) decide.
-//! - [`sheet`]: views as a picture for people; [`label_map`]: segmentations as pictures with a palette.
+//! - [`encode`]: images as small files for pages; [`sheet`]: views as a picture for people; [`label_map`]: segmentations as pictures with a palette.
 //! - [`supervised`]: what becomes of views where a classifier is trained: erasing, mixing, smoothed labels.
 //!
 //! Randomness is a function of a [`random::Key`]: neither the number of threads nor a resume can change a view.
 
 pub mod augment;
 pub mod decode;
+pub mod encode;
 pub mod image;
 pub mod label_map;
 pub mod loader;

@@ -54,6 +54,19 @@ impl Features {
         &self.values[row * self.dim..(row + 1) * self.dim]
     }
 
+    /// These rows of them, in this order.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        Self {
+            dim: self.dim,
+            values: rows.iter().flat_map(|&row| self.row(row)).copied().collect(),
+            indices: rows.iter().map(|&row| self.indices[row]).collect(),
+            labels: rows.iter().map(|&row| self.labels[row]).collect(),
+        }
+    }
+
     /// Adds those of a batch, which are of the same width.
     pub fn push(&mut self, batch: FeatureBatch<'_>) {
         self.indices.extend_from_slice(batch.indices);

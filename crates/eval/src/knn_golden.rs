@@ -8,7 +8,7 @@ use crate::knn::{KnnOptions, KnnResult, classify, leave_one_out};
 use crate::neighbors::{Exclude, Neighbor, nearest};
 
 /// u(stream, i) of `tools/oracle/vit_hash.py`.
-fn uniform(stream: u64, i: usize) -> f64 {
+pub(crate) fn uniform(stream: u64, i: usize) -> f64 {
     let mut z = ((stream << 32) + i as u64).wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -13,6 +13,7 @@
 //! - [`prototypes`]: which of a head's prototypes are one, which are used, how concentrated they are; [`precision`]: kNN by that.
 //! - [`retrieval`]: revisited Oxford and Paris: ground truth, rankings, mAP.
 //! - [`finetune`]: a classifier trained together with the backbone, by the recipes of BEiT and DeiT.
+//! - [`map()`](map::map): features on a plane, near ones near each other, to be looked at.
 //! - [`memory`]: how much of it features take.
 //! - [`attention`]: what a network looks at, as pictures.
 //! - [`subset`]: a fixed random sample of a source.
@@ -32,6 +33,7 @@ mod knn_golden;
 pub mod labelled;
 pub mod linear;
 pub mod logistic;
+pub mod map;
 pub mod memory;
 pub mod mixture;
 mod neighbors;
@@ -55,7 +57,7 @@ pub use input::InputSpec;
 pub use knn::{KnnOptions, KnnResult};
 pub use labelled::Labelled;
 pub use linear::{LinearOptions, LinearResult};
-pub use neighbors::Place;
+pub use neighbors::{Neighbor, Place, nearest_rows};
 pub use normalization::Normalization;
 pub use online::{OnlineKnn, OnlineKnnOptions};
 pub use pooling::{FeatureTokens, Pooling};

@@ -72,11 +72,11 @@ impl<'a> From<&'a Device> for Place<'a> {
 
 /// A training feature near a test feature.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Neighbor {
+pub struct Neighbor {
     /// Its row.
-    pub(crate) row: usize,
+    pub row: usize,
     /// Cosine of the angle between the two.
-    pub(crate) similarity: f64,
+    pub similarity: f64,
 }
 
 /// Which training rows count for a test row.
@@ -86,6 +86,19 @@ pub(crate) enum Exclude {
     Nothing,
     /// All but the row of the same number: leave-one-out.
     Itself,
+}
+
+/// The `k` nearest training rows of every test row (all, where there are fewer), nearest first.
+pub fn nearest_rows<'a>(
+    place: impl Into<Place<'a>>,
+    train: &Features,
+    test: &Features,
+    k: usize,
+) -> Result<Vec<Vec<Neighbor>>, EvalError> {
+    if train.dim != test.dim {
+        return Err(EvalError::Width { train: train.dim, test: test.dim });
+    }
+    nearest(place, train, test, k.max(1), Exclude::Nothing, |_, neighbors| neighbors.to_vec())
 }
 
 /// Maps `judge` over every test row and its `k` nearest training rows (all, where there are fewer), nearest first and
@@ -252,6 +265,10 @@ mod tests {
             let found = nearest(&device(Precision::F64, 2), &train, &test, k, exclude, rows).unwrap();
             assert_eq!(found, nearest_plain(&train, &test, k, exclude));
         }
+        let lists = nearest_rows(&device(Precision::F64, 2), &train, &test, 4).unwrap();
+        let rows: Vec<Vec<usize>> = lists.iter().map(|list| list.iter().map(|n| n.row).collect()).collect();
+        assert_eq!(rows, nearest_plain(&train, &test, 4, Exclude::Nothing));
+        assert!(nearest_rows(&device(Precision::F64, 1), &train, &noise(2, 3, 7), 4).is_err(), "of another width");
     }
 
     /// Signs in 64 dimensions have lengths and cosines without any rounding, and thousands of them are equal.

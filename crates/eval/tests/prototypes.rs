@@ -4,7 +4,7 @@ mod common;
 
 use std::ops::ControlFlow;
 
-use eval::prototypes::{PrototypeKind, assign, project};
+use eval::prototypes::{Directions, PrototypeKind, assign, assign_centred, exemplars, project};
 use eval::{EvalError, Features};
 use model::weights::{LoadedHead, NetworkRole, WeightsError, WeightsFile};
 use model::{HeadConfig, Layout, Projector, PrototypeLayer};
@@ -44,6 +44,57 @@ fn images(stream: &mut Stream, count: usize) -> Features {
 
 fn go_on(_: usize, _: usize) -> ControlFlow<()> {
     ControlFlow::Continue(())
+}
+
+#[test]
+fn a_centre_is_subtracted_from_every_logit() {
+    let host = device(1);
+    let (head, ..) = head(&host);
+    let images = images(&mut Key::new(8, Purpose::Bench).stream(), 200);
+    let of = |centre: Option<&[f32]>| {
+        assign_centred(&head, PrototypeKind::Vmf, 0.07, centre, &images, &host, &mut go_on).unwrap()
+    };
+    let plain = of(None);
+    assert_eq!(plain, assign(&head, PrototypeKind::Vmf, 0.07, &images, &host, &mut go_on).unwrap());
+    let even = of(Some(&[3.5; K]));
+    assert_eq!(even.prototypes, plain.prototypes, "one that is the same for all changes nothing");
+    // Whatever is most chosen, a centre far above the others' takes its images away; one far below gives it all.
+    let first = plain.counts.iter().position(|count| *count > 0).unwrap();
+    let centre = |value: f32| (0..K).map(|k| if k == first { value } else { 0.0 }).collect::<Vec<f32>>();
+    assert_eq!(of(Some(&centre(1e4))).counts[first], 0);
+    assert_eq!(of(Some(&centre(-1e4))).counts[first], 200);
+}
+
+#[test]
+fn those_that_chose_a_prototype_stand_for_it_and_then_the_nearest() {
+    let host = device(2);
+    let (head, directions, lengths) = head(&host);
+    let images = images(&mut Key::new(7, Purpose::Bench).stream(), 1300);
+    let chosen = assign(&head, PrototypeKind::Plain, 0.07, &images, &host, &mut go_on).unwrap();
+    let single = |values: &[f64]| values.iter().map(|&x| x as f32).collect::<Vec<f32>>();
+    let of_head = Directions::new(P, &single(&directions), &single(&lengths));
+    // Prototype 0 is so short that nobody chooses it; the last is the longest.
+    let (asked, most) = ([0, K as u32 - 1], 6);
+    let shown = exemplars(&head, &of_head, &chosen, &images, &asked, most, (&host, &host)).unwrap();
+    assert_eq!(shown, exemplars(&head, &of_head, &chosen, &images, &asked, most, (&host, &device(1))).unwrap());
+    for (list, prototype) in shown.iter().zip(asked) {
+        let direction = &directions[prototype as usize * P..][..P];
+        let norm = |row: &[f64]| row.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let cosine = |row: usize| {
+            let row: Vec<f64> = images.row(row).iter().map(|&x| f64::from(x)).collect();
+            row.iter().zip(direction).map(|(a, b)| a * b).sum::<f64>() / norm(&row) / norm(direction)
+        };
+        let mut rows: Vec<usize> = (0..images.len()).collect();
+        rows.sort_by(|&a, &b| {
+            let is_chosen = |row: usize| chosen.prototypes[row] == prototype;
+            is_chosen(b).cmp(&is_chosen(a)).then(cosine(b).total_cmp(&cosine(a)))
+        });
+        assert_eq!(list.iter().map(|exemplar| exemplar.row).collect::<Vec<_>>(), rows[..most]);
+        let counted = list.iter().filter(|exemplar| exemplar.is_chosen).count();
+        assert_eq!(counted, most.min(chosen.counts[prototype as usize] as usize));
+        assert!(list.iter().all(|exemplar| (f64::from(exemplar.cosine) - cosine(exemplar.row)).abs() < 1e-5));
+    }
+    assert!(shown[1][0].is_chosen && !shown[0][0].is_chosen);
 }
 
 #[test]

@@ -16,6 +16,9 @@ pub enum ReportError {
     /// It is no run, or its files cannot be read.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// A picture does not become a file.
+    #[error(transparent)]
+    Picture(#[from] data::encode::EncodeError),
     /// There is nothing to tell of.
     #[error("no run is given")]
     NoRun,

@@ -9,6 +9,7 @@
 //! - [`dots`]: what a study has found, a dot for each run.
 //! - [`figure`]: the paper's figures, as drawings with their numbers beside them.
 //! - [`page`]: one self-contained HTML file for a run, or for several side by side.
+//! - [`pictures`]: sections of a page with pictures of the data, as a network sees it.
 //! - [`listing`]: all runs below a folder, a row each.
 //! - [`watch`]: the same pages served live, while runs train.
 //!
@@ -24,6 +25,7 @@ pub mod listing;
 mod machine;
 mod markup;
 pub mod page;
+pub mod pictures;
 pub mod scale;
 pub mod settings;
 pub mod watch;

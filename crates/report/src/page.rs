@@ -10,6 +10,7 @@ use crate::chart::{self, Chart};
 use crate::curves;
 use crate::machine;
 use crate::markup::escape;
+use crate::pictures;
 use crate::scale::shown;
 use crate::settings::{From, Setting};
 
@@ -47,10 +48,12 @@ pub fn page(runs: &[Account], sections: &[Section]) -> Result<String, ReportErro
         "{FIRST_LINE}\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">\
-         <title>{} - dino-vmf</title><link rel=\"icon\" href=\"data:,\"><style>{STYLE}{}</style></head>\n<body>\n{body}\
-         <script>{SCRIPT}</script></body></html>\n",
+         <title>{} - dino-vmf</title><link rel=\"icon\" href=\"data:,\"><style>{STYLE}{}{}</style></head>\n<body>\n{body}\
+         <script>{SCRIPT}{}</script></body></html>\n",
         escape(&title),
-        chart::STYLE
+        chart::STYLE,
+        pictures::STYLE,
+        pictures::SCRIPT
     ))
 }
 

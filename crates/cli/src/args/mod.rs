@@ -209,6 +209,8 @@ mod tests {
             "inspect w",
             "inspect w --json",
             "report runs/a runs/b --out report.html --force",
+            "report runs/a --images 500 --features f.safetensors --device cpu --threads 2",
+            "report runs/a --no-pictures",
             "runs studies --json --sort knn",
             "figure circle --component 90:20 --component -30:4:0.3 --out c.svg",
             "figure normalizer --dimensions 64,256 --out n.png --force",

@@ -106,7 +106,7 @@ says so and ends at once; other features are replaced with --force only.
                 t = pandas.read_parquet(\"photos.parquet\"); x = np.stack(t.feature)";
 
 /// What a weights file may not say of its network, or what is wanted otherwise.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct NetworkArgs {
     /// Size of the network's input in pixels: a side, or HEIGHTxWIDTH [default: what it was trained with]
     #[arg(long, value_name = "N|HxW", value_parser = super::pixels)]

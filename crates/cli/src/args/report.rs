@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::InferenceArgs;
+
 /// `report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
@@ -16,6 +18,20 @@ pub struct ReportArgs {
     /// Replace the page if it exists and is a report
     #[arg(long)]
     pub force: bool,
+    /// No pictures, which need the run's images and network; pages of several runs have none
+    #[arg(long)]
+    pub no_pictures: bool,
+    /// Training images that the pictures are made of, and a quarter as many that are held out [default: 2000, and fewer where
+    /// that takes longer than about 15 seconds]
+    #[arg(long, value_name = "N", conflicts_with = "no_pictures", value_parser = clap::value_parser!(u32).range(8..=1_000_000))]
+    pub images: Option<u32>,
+    /// Features of the run's training images or of its held-out ones, as `features` writes them to a .safetensors file: they
+    /// are taken as they are, all of them
+    #[arg(long, value_name = "FILE", conflicts_with = "no_pictures")]
+    pub features: Option<PathBuf>,
+    /// Where pictures are computed.
+    #[command(flatten)]
+    pub inference: InferenceArgs,
 }
 
 /// Examples of `report`.
@@ -23,10 +39,13 @@ pub const REPORT_EXAMPLES: &str = "\
 Examples:
   dino-vmf report runs/photos                           writes runs/photos/report.html
   dino-vmf report runs/dino runs/vmf --out both.html    side by side, what their recipes differ in first
+  dino-vmf report runs/photos --images 8000             pictures of more images
+  dino-vmf report runs/photos --features train.safetensors    of all of them, whose features are there already
 
 The page is one file that needs nothing else: open it in any browser, send it, print it. It says first what the run is
-worth, then shows its curves with values under the pointer, and the recipe with the reason for every value. A run that
-is still training can be looked at too, as often as you like.";
+worth, then shows its curves with values under the pointer, pictures (views, a map of the features, what the prototypes
+stand for, nearest neighbours, where the network looks), and the recipe with the reason for every value. A run that is
+still training can be looked at too, as often as you like.";
 
 /// `runs`.
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@
 mod copies;
 mod fewshot;
 mod finetune;
-mod head;
+pub mod head;
 mod knn;
 mod linear;
 mod mixture;

@@ -65,6 +65,22 @@ pub fn assign(
     device: &Device,
     progress: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
 ) -> Result<Assignments, EvalError> {
+    assign_centred(head, kind, temperature, None, features, device, progress)
+}
+
+/// The same with a centre c, in units of l, subtracted from the logits, as from those of a teacher in training.
+///
+/// # Panics
+/// When the centre has not a value for each prototype.
+pub fn assign_centred(
+    head: &LoadedHead,
+    kind: PrototypeKind,
+    temperature: f64,
+    centre: Option<&[f32]>,
+    features: &Features,
+    device: &Device,
+    progress: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
+) -> Result<Assignments, EvalError> {
     let (count, p) = (head.config.prototypes, head.config.bottleneck);
     if !(temperature.is_finite() && temperature > 0.0) {
         let expected = "a number above zero".to_owned();
@@ -77,6 +93,14 @@ pub fn assign(
     let shift = match kind {
         PrototypeKind::Plain => device.zeros_exact(&[count]),
         PrototypeKind::Vmf => ops::vmf_log_normalizer(magnitude, temperature, &LogNormalizer::new(p)?).0,
+    };
+    let shift = match centre {
+        None => shift,
+        Some(centre) => {
+            assert_eq!(centre.len(), count, "a centre for each prototype");
+            let values: Vec<f64> = centre.iter().map(|&c| f64::from(c)).collect();
+            ops::add_scaled(&shift, -1.0, &device.exact_from_f64(&[count], &values))
+        }
     };
     let (images, mut done) = (features.len(), 0);
     let mut assigned =

@@ -2,16 +2,19 @@
 //!
 //! A head compares a unit vector y with w_k = g_k v_k / |v_k|. Prototypes whose directions nearly agree are duplicates
 //! ([`duplicates`]); one large set of them often points away from all data, the void set of the paper ([`VoidSet`]). Features reach
-//! the head's sphere by [`project()`]; which prototypes they choose there is [`Assignments`], and kappa = |w| / tau says how narrow a component is ([`Spread`]).
+//! the head's sphere by [`project()`]; which prototypes they choose there is [`Assignments`], which images stand for one
+//! [`exemplars`], and kappa = |w| / tau says how narrow a component is ([`Spread`]).
 
 mod assign;
 mod duplicates;
+mod exemplars;
 mod project;
 mod spread;
 mod void;
 
-pub use assign::{Assignments, PrototypeKind, assign};
+pub use assign::{Assignments, PrototypeKind, assign, assign_centred};
 pub use duplicates::{DEFAULT_THRESHOLDS, Directions, Duplicates, duplicates};
+pub use exemplars::{Exemplar, exemplars};
 pub use project::project;
 pub use spread::Spread;
 pub use void::VoidSet;

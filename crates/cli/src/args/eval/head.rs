@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use crate::args::above_zero;
 
 /// How the prototypes of a head are used.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct HeadArgs {
     /// What the lengths of prototypes mean [default: what the run says; none for other files]
     #[arg(long, value_enum, value_name = "none|l2|vmf", hide_possible_values = true)]

@@ -1,55 +1,15 @@
-//! `report` and `runs`: runs as a page, and as a list.
+//! `runs`: the runs below a folder as a list.
 
-use std::path::{Path, PathBuf};
-
-use files::replace;
 use report::account::Account;
 use report::listing::{self, Listed};
-use report::page;
 use serde_json::{Value, json};
-use train::run::REPORT_FILE;
 
-use crate::args::{ReportArgs, RunsArgs, SortArg};
+use crate::args::{RunsArgs, SortArg};
 use crate::error::CliError;
 use crate::output;
-use crate::output_file::{self, Input, Kind};
 
-/// Points of a curve: as many as a wide screen has pixels for one chart.
-const POINTS: usize = 400;
 /// Where the list of runs cuts a verdict: it is one line each.
 const VERDICT_LETTERS: usize = 60;
-
-/// Writes the page of the runs.
-pub fn run(args: &ReportArgs) -> Result<(), CliError> {
-    let out = match (&args.out, &args.runs[..]) {
-        (None, [run]) => {
-            train::run::RunReader::open(run)?;
-            output_file::check_report_of_run(run)?
-        }
-        (out, runs) => {
-            let out = out.clone().unwrap_or_else(|| PathBuf::from(REPORT_FILE));
-            let inputs: Vec<Input> = runs.iter().map(|run| Input::file("RUN", run)).collect();
-            output_file::check(&out, Kind::Page, args.force, &inputs)?
-        }
-    };
-    write(&args.runs, &out)?;
-    output::result(&format!("{}: open it in a browser", text::shown(args.out.as_ref().unwrap_or(&out))))
-}
-
-/// Writes the page of some runs to a place that was checked.
-fn write(runs: &[PathBuf], out: &Path) -> Result<(), CliError> {
-    let accounts = runs.iter().map(|run| Account::of(run, POINTS)).collect::<Result<Vec<_>, _>>()?;
-    let page = page::page(&accounts, &[])?;
-    let failed = |source| CliError::Page { path: out.to_owned(), source };
-    replace(out, |file| std::io::Write::write_all(file, page.as_bytes())).map_err(failed)
-}
-
-/// Writes the report of a run into its folder, as the end of a training does; where it is.
-pub fn of_run(run: &Path) -> Result<PathBuf, CliError> {
-    let out = output_file::check_report_of_run(run)?;
-    write(&[run.to_owned()], &out)?;
-    Ok(out)
-}
 
 /// Prints the list of the runs below a folder.
 pub fn list(args: &RunsArgs) -> Result<(), CliError> {
