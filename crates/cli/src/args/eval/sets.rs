@@ -20,8 +20,8 @@ pub struct SetsArgs {
     /// The labelled images
     #[arg(long, value_name = "SRC", requires = "weights", help = LABELLED)]
     pub data: Option<String>,
-    /// Instead of --weights and --data: stored features of the training images, with labels (.safetensors, as `features`
-    /// writes them, of any model)
+    /// Instead of --weights and --data: stored features of the training images, with labels (.safetensors, .npy with
+    /// its .csv, or .parquet, as `features` writes them, of any model)
     #[arg(long, value_name = "F", conflicts_with_all = ["weights", "data"])]
     pub train: Option<PathBuf>,
     /// Stored features of the held-out images
