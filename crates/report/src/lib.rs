@@ -8,6 +8,7 @@
 //! - [`curves`]: which numbers of a run are drawn together, and beside what.
 //! - [`figure`]: the paper's figures, as drawings with their numbers beside them.
 //! - [`page`]: one self-contained HTML file for a run, or for several side by side.
+//! - [`results`]: what the evaluations of a network gave, as one page.
 //! - [`listing`]: all runs below a folder, a row each.
 //! - [`watch`]: the same pages served live, while runs train.
 //!
@@ -21,6 +22,7 @@ pub mod history;
 pub mod listing;
 mod markup;
 pub mod page;
+pub mod results;
 pub mod scale;
 pub mod settings;
 pub mod watch;

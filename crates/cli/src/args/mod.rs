@@ -13,8 +13,9 @@ mod study;
 mod watch;
 
 pub use self::eval::{
-    AssignmentArg, CopiesArgs, EvalCommand, FewShotArgs, FinetuneArgs, HeadArgs, KnnArgs, LinearArgs, MixtureArgs,
-    PrecisionArgs, PrototypesArg, PrototypesArgs, RecipeArg, RetrievalArgs, SetsArgs, TransferArgs, VideoArgs,
+    AllArgs, AssignmentArg, CopiesArgs, EvalCommand, FewShotArgs, FinetuneArgs, HeadArgs, KnnArgs, LinearArgs,
+    MixtureArgs, PrecisionArgs, ProtocolArg, PrototypesArg, PrototypesArgs, RecipeArg, RetrievalArgs, SetsArgs,
+    TransferArgs, VideoArgs,
 };
 pub use self::report::{ReportArgs, RunsArgs, SortArg};
 pub use attention::AttentionArgs;

@@ -9,33 +9,37 @@ use serde_json::json;
 use text::count;
 
 use super::head::Head;
-use super::record::{self, Evaluation};
+use super::record::{self, Evaluation, Judgement};
 use super::sets;
+use super::shelf::Shelf;
 use crate::args::{PrecisionArgs, SetsArgs};
 use crate::error::CliError;
 use crate::output;
 
 const PRECISION: Evaluation = Evaluation { name: "precision", version: 1 };
 
-/// Classifies, assigns, and prints an accuracy for each range.
-pub fn run(args: &PrecisionArgs) -> Result<(), CliError> {
-    let (input, inference) = (args.input.clone(), args.inference.clone());
-    let (weights, data) = (Some(args.weights.clone()), Some(args.data.clone()));
-    let wanted = SetsArgs { weights, data, train: None, test: None, input, inference };
-    let opened = sets::open(&wanted, args.split)?;
+/// Classifies and assigns: an accuracy for each range.
+pub fn judge(args: &PrecisionArgs, shelf: &Shelf) -> Result<Judgement, CliError> {
+    let (input, inference) = (args.judging.input.clone(), args.judging.inference.clone());
+    // Of stored features the head alone is taken from the weights.
+    let weights = args.data.as_ref().map(|_| args.weights.clone());
+    let (data, train, test) = (args.data.clone(), args.train.clone(), args.test.clone());
+    let wanted = SetsArgs { weights, data, train, test, input, inference };
+    let opened = sets::open(&wanted, args.split, shelf)?;
     let is_leave_one_out = !opened.has_test();
     let (k, bins) = (args.k as usize, args.bins as usize);
     let options = KnnOptions { ks: vec![k], temperature: args.temperature };
     options.check(opened.train_images().saturating_sub(usize::from(is_leave_one_out)))?;
-    let Some((weights, device)) = opened.network() else {
-        return Err(CliError::NoHead { path: args.weights.clone() });
-    };
-    let head = Head::load(&args.weights, weights, &args.head, device)?;
-    let device = device.clone();
+    let device = opened.devices().1.clone();
+    let weights = shelf.weights(&args.weights, &args.judging.input.network, &device)?;
+    let head = Head::load(&args.weights, &weights, &args.head, &device)?;
     if is_leave_one_out && args.split.is_none() {
         output::note("no images are held out: each is classified by all others (leave-one-out)");
     }
-    let sets = opened.compute()?;
+    let mut sets = opened.compute()?;
+    if args.train.is_some() {
+        sets.from = sets.from.by(&weights)?;
+    }
     let (train, test) = (&sets.train.features, sets.test.as_ref().map(|test| &test.features));
     let judged = test.unwrap_or(train);
     let go_on = &mut |_, _| ControlFlow::Continue(());
@@ -45,21 +49,19 @@ pub fn run(args: &PrecisionArgs) -> Result<(), CliError> {
     let found = by_length(&lengths, &rightly, bins);
     let all = 100.0 * rightly.iter().filter(|right| **right).count() as f64 / rightly.len() as f64;
     let correlation = rank_correlation(&lengths, &rightly);
-    if args.json {
-        let rows: Vec<_> = found
-            .iter()
-            .map(|bin| json!({ "from": bin.from, "to": bin.to, "top1": bin.top1, "images": bin.images }))
-            .collect();
-        let results = json!({
-            "protocol": if is_leave_one_out { "leave-one-out" } else { "held-out" },
-            "bins": rows, "top1": all, "used": chosen.used(), "rank_correlation": correlation,
-        });
-        let mut settings = head.settings();
-        settings["k"] = json!(k);
-        settings["bins"] = json!(bins);
-        settings["temperature"] = json!(args.temperature);
-        return output::json(&record::of_sets(PRECISION, settings, &sets, results));
-    }
+    let rows: Vec<_> = found
+        .iter()
+        .map(|bin| json!({ "from": bin.from, "to": bin.to, "top1": bin.top1, "images": bin.images }))
+        .collect();
+    let results = json!({
+        "protocol": if is_leave_one_out { "leave-one-out" } else { "held-out" },
+        "bins": rows, "top1": all, "used": chosen.used(), "rank_correlation": correlation,
+    });
+    let mut settings = head.settings();
+    settings["k"] = json!(k);
+    settings["bins"] = json!(bins);
+    settings["temperature"] = json!(args.temperature);
+    let record = record::of_sets(PRECISION, settings, &sets, results);
     let mut text = format!(
         "kNN (k = {k}) of {} by |w| of their prototypes (prototypes {}, tau {}), top-1 of all {all:.2} %\n      |w| from        to   images  top-1 %\n",
         count(rightly.len(), "image"),
@@ -72,5 +74,5 @@ pub fn run(args: &PrecisionArgs) -> Result<(), CliError> {
     if let Some(correlation) = correlation {
         text += &format!("rank correlation of |w| and being right, over images: {correlation:.3}\n");
     }
-    output::result(&text)
+    Ok(Judgement { record, table: text })
 }

@@ -2,61 +2,67 @@
 
 use std::ops::ControlFlow;
 
-use eval::Pooling;
 use eval::prototypes::{Assignments, Duplicates, Spread, VoidSet, assign, duplicates};
+use eval::{EvalError, Features, Pooling, stored};
 use serde_json::{Map, Value, json};
 use text::{count, thousands};
 
 use super::head::Head;
-use super::record::{self, Evaluation};
+use super::record::{self, Evaluation, Judgement};
 use super::sets::Provenance;
+use super::shelf::Shelf;
 use crate::args::PrototypesArgs;
 use crate::error::CliError;
-use crate::features::extract_pooled;
+use crate::features::Wanted;
 use crate::images;
-use crate::output;
 use crate::progress::{Console, Meter};
-use crate::weights;
 
 const PROTOTYPES: Evaluation = Evaluation { name: "prototypes", version: 1 };
 
 /// Looks at the prototypes, and at what images choose.
-pub fn run(args: &PrototypesArgs) -> Result<(), CliError> {
-    let device = args.inference.open()?;
-    let weights = weights::load(&args.weights, &args.input.network, &device)?;
+pub fn judge(args: &PrototypesArgs, shelf: &Shelf) -> Result<Judgement, CliError> {
+    let device = args.judging.inference.open()?;
+    let weights = shelf.weights(&args.weights, &args.judging.input.network, &device)?;
     let head = Head::load(&args.weights, &weights, &args.head, &device)?;
     let source = args.data.as_ref().map(|spec| images::open_chosen(spec, args.split)).transpose()?;
-    let host = args.inference.machine.host(&device)?;
+    let host = args.judging.inference.machine.host(&device)?;
     let mut thresholds = args.thresholds.clone();
     thresholds.sort_by(f64::total_cmp);
     thresholds.dedup();
     let mut meter = Shown::new("prototype", head.lengths.len());
     let found = duplicates(&head.directions, &thresholds, &host, &mut |done, total| meter.show(done, total))?;
-    let chosen = match &source {
-        None => None,
-        Some(source) => {
-            let workers = args.inference.machine.thread_count()?;
-            let features =
-                extract_pooled(&weights, &**source, &args.input, Pooling::default(), workers, &device)?.features;
-            let mut meter = Shown::new("image", features.len());
-            let mut progress = |done, total| meter.show(done, total);
-            Some(assign(&head.loaded, head.kind(), head.temperature, &features, &device, &mut progress)?)
+    let files = args.features.as_deref().map(|path| Ok::<_, EvalError>((path, stored::read(path)?))).transpose()?;
+    let from = match &files {
+        Some((path, stored)) => Provenance::of_files(&[("data", path, stored)]).by(&weights)?,
+        None => {
+            let sources: Vec<_> = source.iter().map(|source| ("data", &**source)).collect();
+            Provenance::of_network(&weights, &device, args.data.as_deref().unwrap_or_default(), &sources)
+        }
+    };
+    let assigned = |features: &Features| {
+        let mut meter = Shown::new("image", features.len());
+        let mut progress = |done, total| meter.show(done, total);
+        assign(&head.loaded, head.kind(), head.temperature, features, &device, &mut progress)
+    };
+    let chosen = match (&source, &files) {
+        (None, None) => None,
+        (None, Some((_, stored))) => Some(assigned(&stored.features)?),
+        (Some(source), _) => {
+            let workers = args.judging.inference.machine.thread_count()?;
+            let wanted = Wanted::of(&weights, &args.judging.input, workers, &device);
+            Some(assigned(&shelf.set(&wanted, &**source, Pooling::default())?.features)?)
         }
     };
     let kappa: Vec<f64> = head.lengths.iter().map(|length| length / head.temperature).collect();
     let kappa = Spread::of(&kappa);
     let void = chosen.as_ref().zip(found.first()).map(|(chosen, set)| VoidSet::of(set, &head.directions, chosen));
-    if args.json {
-        let sources: Vec<_> = source.iter().map(|source| ("data", &**source)).collect();
-        let spec = args.data.as_deref().unwrap_or_default();
-        let from = Provenance::of_network(&weights, &device, spec, &sources);
-        let mut settings = head.settings();
-        settings["thresholds"] = json!(thresholds);
-        settings["split"] = json!(args.data.is_some().then(|| format!("{:?}", args.split).to_lowercase()));
-        let results = in_json(&head, &found, chosen.as_ref(), void.as_ref(), kappa.as_ref());
-        return output::json(&record::object(PROTOTYPES, settings, &from, results));
-    }
-    output::result(&in_words(&head, &found, chosen.as_ref(), void.as_ref(), kappa.as_ref()))
+    let mut settings = head.settings();
+    settings["thresholds"] = json!(thresholds);
+    settings["split"] = json!(args.data.is_some().then(|| format!("{:?}", args.split).to_lowercase()));
+    let results = in_json(&head, &found, chosen.as_ref(), void.as_ref(), kappa.as_ref());
+    let record = record::object(PROTOTYPES, settings, &from, results);
+    let table = in_words(&head, &found, chosen.as_ref(), void.as_ref(), kappa.as_ref());
+    Ok(Judgement { record, table })
 }
 
 /// How far a pass is.

@@ -162,7 +162,7 @@ impl Found {
     /// Checks what every form has in common. Labels are as many as rows, or none.
     fn check(self) -> Result<StoredFeatures, StoredProblem> {
         let Self { dim, values, labels, names, class_names, mut metadata } = self;
-        let rows = if dim == 0 { 0 } else { values.len() / dim };
+        let rows = values.len().checked_div(dim).unwrap_or(0);
         if let Some(place) = values.iter().position(|value| !value.is_finite()) {
             let row = place / dim;
             return Err(StoredProblem::NotFinite { row, image: names.get(row).cloned() });

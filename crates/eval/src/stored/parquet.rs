@@ -16,7 +16,7 @@ pub(super) fn read(path: &Path) -> Result<StoredFeatures, StoredProblem> {
         return Err(StoredProblem::Shape(shape));
     }
     let (dim, values) = table.floats("feature")?;
-    let rows = if dim == 0 { 0 } else { values.len() / dim };
+    let rows = values.len().checked_div(dim).unwrap_or(0);
     let labels = match table.has("label") {
         false => Vec::new(),
         true => table.integers("label", rows)?.into_iter().map(|label| label.unwrap_or(NO_LABEL)).collect(),

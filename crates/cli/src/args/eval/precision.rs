@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::head::HeadArgs;
-use crate::args::network::{InferenceArgs, InputArgs};
+use super::sets::JudgingArgs;
 use crate::args::{SplitArg, above_zero};
 
 /// `eval precision`.
@@ -16,8 +16,15 @@ pub struct PrecisionArgs {
     #[arg(long, value_name = "RUN")]
     pub weights: PathBuf,
     /// The labelled images
-    #[arg(long, value_name = "SRC")]
-    pub data: String,
+    #[arg(long, value_name = "SRC", required_unless_present = "train")]
+    pub data: Option<String>,
+    /// Instead of --data: stored features of the training images by this network, its class tokens (.safetensors, .npy or
+    /// .parquet)
+    #[arg(long, value_name = "F", conflicts_with_all = ["data", "split"])]
+    pub train: Option<PathBuf>,
+    /// Stored features of the held-out images
+    #[arg(long, value_name = "G", requires = "train")]
+    pub test: Option<PathBuf>,
     /// Classify the images of this split leave-one-out, each by all others of it [default: held-out by training images]
     #[arg(long, value_enum)]
     pub split: Option<SplitArg>,
@@ -33,15 +40,9 @@ pub struct PrecisionArgs {
     /// How the prototypes are used.
     #[command(flatten)]
     pub head: HeadArgs,
-    /// What the network sees of an image.
+    /// What the network sees, where it computes, and how the result is printed.
     #[command(flatten)]
-    pub input: InputArgs,
-    /// Device, threads and precision.
-    #[command(flatten)]
-    pub inference: InferenceArgs,
-    /// Print the result as one JSON object
-    #[arg(long)]
-    pub json: bool,
+    pub judging: JudgingArgs,
 }
 
 /// Examples of `eval precision`.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::head::HeadArgs;
-use crate::args::network::{InferenceArgs, InputArgs};
+use super::sets::JudgingArgs;
 use crate::args::{SOURCE, SplitArg};
 
 /// `eval prototypes`.
@@ -18,6 +18,9 @@ pub struct PrototypesArgs {
     /// Images whose choice of prototypes is counted; without, only the prototypes themselves are looked at
     #[arg(long, value_name = "SRC", help = SOURCE)]
     pub data: Option<String>,
+    /// Instead of --data: stored features of images by this network, its class tokens (.safetensors, .npy or .parquet)
+    #[arg(long, value_name = "F", conflicts_with = "data")]
+    pub features: Option<PathBuf>,
     /// Which images, where the data is split into training and held-out ones
     #[arg(long, value_enum, default_value_t = SplitArg::Train, requires = "data")]
     pub split: SplitArg,
@@ -27,15 +30,9 @@ pub struct PrototypesArgs {
     /// How the prototypes are used.
     #[command(flatten)]
     pub head: HeadArgs,
-    /// What the network sees of an image.
+    /// What the network sees, where it computes, and how the result is printed.
     #[command(flatten)]
-    pub input: InputArgs,
-    /// Device, threads and precision.
-    #[command(flatten)]
-    pub inference: InferenceArgs,
-    /// Print the result as one JSON object
-    #[arg(long)]
-    pub json: bool,
+    pub judging: JudgingArgs,
 }
 
 fn cosine(text: &str) -> Result<f64, String> {

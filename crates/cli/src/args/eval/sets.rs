@@ -34,3 +34,17 @@ pub struct SetsArgs {
     #[command(flatten)]
     pub inference: InferenceArgs,
 }
+
+/// How a network sees images and where it computes, and how the result is printed: what protocols with data of their own take besides.
+#[derive(Clone, Debug, Args)]
+pub struct JudgingArgs {
+    /// What the network sees of an image.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// Device, threads and precision.
+    #[command(flatten)]
+    pub inference: InferenceArgs,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
