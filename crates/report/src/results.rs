@@ -49,7 +49,7 @@ pub struct Results {
     pub evaluated: Vec<Evaluated>,
     /// Protocols without a result, and why.
     pub skipped: Vec<(String, String)>,
-    /// What the network looks at.
+    /// What the network looks at; shown behind the last protocol.
     pub looked: Vec<Looked>,
 }
 
@@ -107,10 +107,9 @@ fn gallery(looked: &[Looked]) -> String {
     if looked.is_empty() {
         return String::new();
     }
-    let mut html =
-        "<h2 id=\"attention\">attention</h2>\n<p>What the class token of the last block looks at: the image, and \
+    let mut html = "<p>What the class token of the last block looks at: the image, and \
                     the mean over heads.</p>\n<div class=\"gallery\">\n"
-            .to_owned();
+        .to_owned();
     for Looked { caption, pictures } in looked {
         let image = |png: &Vec<u8>| format!("<img alt=\"\" src=\"data:image/png;base64,{}\">", STANDARD.encode(png));
         let pictures: String = pictures.iter().map(image).collect();

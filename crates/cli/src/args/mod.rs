@@ -22,7 +22,9 @@ pub use attention::AttentionArgs;
 pub use bench::{BenchDataArgs, BenchKnnArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
 pub use figure::{CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArgs};
-pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, NormArg, PrecisionArg, SplitArg};
+pub use network::{
+    BATCH_SIZE, FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, NormArg, PrecisionArg, SplitArg,
+};
 pub use recipe::{PretrainArgs, RecipeArgs, RecipeFlags, ViewsArgs};
 pub use study::StudyArgs;
 pub use watch::WatchArgs;
@@ -114,11 +116,14 @@ pub enum BenchCommand {
     Knn(BenchKnnArgs),
 }
 
+/// The device where none is asked for: a GPU if there is one.
+pub const AUTO: &str = "auto";
+
 /// Where and with how many threads to compute.
 #[derive(Clone, Debug, Args)]
 pub struct DeviceArgs {
     /// Where to compute: auto, cpu or `cuda[:N]`
-    #[arg(long, value_name = "DEVICE", default_value = "auto", help_heading = "Machine")]
+    #[arg(long, value_name = "DEVICE", default_value = AUTO, help_heading = "Machine")]
     pub device: String,
     /// Threads that compute; the result is the same for any number [default: RAYON_NUM_THREADS, or all cores]
     #[arg(long, value_name = "N", help_heading = "Machine", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_THREADS)))]

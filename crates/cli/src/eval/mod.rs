@@ -51,7 +51,7 @@ fn judge(command: &EvalCommand, shelf: &Shelf) -> Result<Option<(Judgement, bool
         EvalCommand::Transfer(args) => (transfer::judge(args, shelf)?, args.json),
         EvalCommand::Retrieval(args) => (retrieval::judge(args, shelf)?, args.json),
         EvalCommand::Copies(args) => (copies::judge(args, shelf)?, args.judging.json),
-        EvalCommand::Video(args) => (video::judge(args)?, args.json),
+        EvalCommand::Video(args) => (video::judge(args, shelf)?, args.json),
         EvalCommand::Prototypes(args) => (prototypes::judge(args, shelf)?, args.judging.json),
         EvalCommand::Precision(args) => (precision::judge(args, shelf)?, args.judging.json),
         EvalCommand::Mixture(args) => (mixture::judge(args, shelf)?, args.json),

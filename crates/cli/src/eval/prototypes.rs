@@ -14,7 +14,6 @@ use super::shelf::Shelf;
 use crate::args::PrototypesArgs;
 use crate::error::CliError;
 use crate::features::Wanted;
-use crate::images;
 use crate::progress::{Console, Meter};
 
 const PROTOTYPES: Evaluation = Evaluation { name: "prototypes", version: 1 };
@@ -24,7 +23,7 @@ pub fn judge(args: &PrototypesArgs, shelf: &Shelf) -> Result<Judgement, CliError
     let device = args.judging.inference.open()?;
     let weights = shelf.weights(&args.weights, &args.judging.input.network, &device)?;
     let head = Head::load(&args.weights, &weights, &args.head, &device)?;
-    let source = args.data.as_ref().map(|spec| images::open_chosen(spec, args.split)).transpose()?;
+    let source = args.data.as_ref().map(|spec| shelf.images(spec, args.split)).transpose()?;
     let host = args.judging.inference.machine.host(&device)?;
     let mut thresholds = args.thresholds.clone();
     thresholds.sort_by(f64::total_cmp);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use data::source::{Published, PublishedSets};
-use data::{Copies, OpenError, Source, Split};
+use data::{Copies, Source};
 use eval::{EvalError, Features, InputSpec, Pooling, StoredFeatures, is_labelled, stored};
 use serde_json::{Value, json};
 use tensor::Device;
@@ -191,14 +191,9 @@ pub fn open<'a>(args: &'a SetsArgs, split: Option<SplitArg>, shelf: &'a Shelf) -
     };
     let device = args.inference.open()?;
     let weights = shelf.weights(path, &args.input.network, &device)?;
-    let train = images::open_chosen(spec, split.unwrap_or(SplitArg::Train))?;
-    let test = match split {
-        Some(_) => None,
-        None => match images::open(spec, Split::Test) {
-            Ok(test) => Some(test),
-            Err(OpenError::NoTestSplit { .. }) => None,
-            Err(error) => return Err(error.into()),
-        },
+    let (train, test) = match split {
+        Some(split) => (shelf.images(spec, split)?, None),
+        None => shelf.both(spec)?,
     };
     // Checked before the features are computed, which is what takes the time.
     for (which, source) in [("training", Some(&train)), ("test", test.as_ref())] {

@@ -3,16 +3,21 @@
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use data::Source;
+use data::{OpenError, Source};
 use eval::{FeatureTokens, Network, Pooling, after_norm};
 use tensor::Device;
 
 use super::sets::Set;
-use crate::args::NetworkArgs;
+use crate::args::{NetworkArgs, SplitArg};
 use crate::error::CliError;
 use crate::features::{Wanted, extract_seen};
+use crate::images;
 use crate::weights::{self, Weights};
+
+/// Images, shared by whoever looks at them.
+type Images = Arc<dyn Source>;
 
 /// What tells features from others on one shelf.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +33,7 @@ struct Key {
 pub struct Shelf {
     keeps: bool,
     weights: RefCell<Option<(String, Rc<Weights>)>>,
+    images: RefCell<Vec<((String, SplitArg), Images)>>,
     sets: RefCell<Vec<(Key, Rc<Set>)>>,
 }
 
@@ -48,6 +54,29 @@ impl Shelf {
             *self.weights.borrow_mut() = Some((key, Rc::clone(&weights)));
         }
         Ok(weights)
+    }
+
+    /// Images, which are looked for once.
+    pub fn images(&self, spec: &str, split: SplitArg) -> Result<Images, OpenError> {
+        let key = (spec.to_owned(), split);
+        if let Some((_, source)) = self.images.borrow().iter().find(|(there, _)| *there == key) {
+            return Ok(Arc::clone(source));
+        }
+        let source = images::open_chosen(spec, split)?;
+        if self.keeps {
+            self.images.borrow_mut().push((key, Arc::clone(&source)));
+        }
+        Ok(source)
+    }
+
+    /// Training images, and the held-out ones where there are any.
+    pub fn both(&self, spec: &str) -> Result<(Images, Option<Images>), OpenError> {
+        let train = self.images(spec, SplitArg::Train)?;
+        match self.images(spec, SplitArg::Test) {
+            Ok(test) => Ok((train, Some(test))),
+            Err(OpenError::NoTestSplit { .. }) => Ok((train, None)),
+            Err(error) => Err(error),
+        }
     }
 
     /// The features of a source, which are computed once.

@@ -16,6 +16,7 @@ use text::count;
 
 use super::record::{self, Evaluation, Judgement};
 use super::sets::Provenance;
+use super::shelf::Shelf;
 use crate::args::VideoArgs;
 use crate::description;
 use crate::device;
@@ -24,7 +25,7 @@ use crate::memory;
 use crate::output_file::Input;
 use crate::pictures::Pictures;
 use crate::progress::{Console, Meter};
-use crate::weights::{self, Weights};
+use crate::weights::Weights;
 
 const VIDEO: Evaluation = Evaluation { name: "video", version: 1 };
 /// The folders of the data set that are read.
@@ -44,10 +45,10 @@ struct Outcome {
 }
 
 /// Makes masks, or reads them, and scores them.
-pub fn judge(args: &VideoArgs) -> Result<Judgement, CliError> {
+pub fn judge(args: &VideoArgs, shelf: &Shelf) -> Result<Judgement, CliError> {
     let sequences = video::sequences(&args.davis, &args.sequences).map_err(EvalError::from)?;
     let outcome = match (&args.masks, &args.weights) {
-        (None, Some(weights)) => of_network(args, &sequences, weights)?,
+        (None, Some(weights)) => of_network(args, &sequences, weights, shelf)?,
         // The command line is refused without one of them.
         (masks, _) => of_masks(args, &sequences, masks.as_deref().unwrap_or(Path::new("")))?,
     };
@@ -85,12 +86,12 @@ fn of_masks(args: &VideoArgs, sequences: &[Sequence], masks: &Path) -> Result<Ou
 }
 
 /// Masks of a network.
-fn of_network(args: &VideoArgs, sequences: &[Sequence], path: &Path) -> Result<Outcome, CliError> {
+fn of_network(args: &VideoArgs, sequences: &[Sequence], path: &Path, shelf: &Shelf) -> Result<Outcome, CliError> {
     let settings =
         Propagation { last_frames: args.last_frames.into(), reach: args.reach.into(), top_k: args.top_k.into() };
     let save = args.save.as_ref().map(|folder| place(args, sequences, folder)).transpose()?;
     let device = args.inference.open()?;
-    let weights = weights::load(path, &args.network(), &device)?;
+    let weights = shelf.weights(path, &args.network(), &device)?;
     let host = args.inference.machine.host(&device)?;
     check_memory(&weights, &device)?;
     let network = Network {

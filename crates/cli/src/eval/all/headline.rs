@@ -17,7 +17,8 @@ pub fn headline(record: &Value) -> String {
             Some(format!("top-1 {} ({learnt})", percent(&row["top1"])?))
         }),
         "transfer" => percent(&record["accuracy"]).map(|accuracy| {
-            let metric = record["settings"]["metric"].as_str().unwrap_or("top1").replace('_', " ");
+            let metric =
+                record["settings"]["metric"].as_str().unwrap_or("top1").replace("top1", "top-1").replace('_', " ");
             format!("{metric} {accuracy}")
         }),
         "mixture" => record["results"].as_array().and_then(|rows| rows.first()).and_then(|row| {

@@ -41,9 +41,11 @@ const MAX_PICTURE: u64 = 4 << 20;
 pub fn run(args: &AllArgs) -> Result<ExitCode, CliError> {
     let device = args.judging.inference.open()?;
     let shelf = Shelf::keeping();
-    let data = Data::open(args)?;
+    let data = Data::open(args, &shelf)?;
     let weights = shelf.weights(&args.weights, &args.judging.input.network, &device)?;
     let about = about(args, &data, &weights);
+    // The head of a network counts, too.
+    let weights_file = file_digest(&weights.path);
     let mut store = Store::open(&args.out, &inputs(args), &about, args.force)?;
     let planned = plan::plan(args, &data);
     let names: Vec<&'static str> = planned.iter().map(|(name, _)| *name).collect();
@@ -62,7 +64,7 @@ pub fn run(args: &AllArgs) -> Result<ExitCode, CliError> {
             }
         };
         number += 1;
-        let inputs = inputs_of(&item, &weights, &device);
+        let inputs = inputs_of(&item, weights_file.as_deref(), &device);
         if !args.force && store.is_kept(name, &inputs) {
             output::note(&format!("{name} ({number} of {total}): stored already, and not computed again"));
             shown.push(name);
@@ -127,12 +129,11 @@ fn inputs(args: &AllArgs) -> Vec<Input> {
 }
 
 /// What decides the result of a protocol, besides the backbone and the data of all of them.
-fn inputs_of(item: &Item, weights: &Weights, device: &Device) -> Value {
+fn inputs_of(item: &Item, weights_file: Option<&str>, device: &Device) -> Value {
     let settings: Vec<String> = item.settings.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     json!({
         "program": description::program(), "settings": settings, "precision": device::precision(device),
-        // The head of a network counts, too.
-        "weights_file": file_digest(&weights.path), "folder": item.folder.as_deref().map(folder_digest),
+        "weights_file": weights_file, "folder": item.folder.as_deref().map(folder_digest),
     })
 }
 

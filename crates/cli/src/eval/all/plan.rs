@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
-use data::{OpenError, Orientation, Source, Split};
+use data::{Orientation, Source};
 use model::weights::POSITION_RULES;
 
 use super::super::sets::check_labels;
-use crate::args::{AllArgs, Cli, Command, PrecisionArg, ProtocolArg};
+use super::super::shelf::Shelf;
+use crate::args::{AUTO, AllArgs, BATCH_SIZE, Cli, Command, PrecisionArg, ProtocolArg};
 use crate::error::CliError;
-use crate::images;
 
 /// Images whose attention is drawn.
 const PICTURES: usize = 6;
@@ -79,7 +79,7 @@ pub struct Data {
 
 impl Data {
     /// Opens the images, or sees which benchmark they are.
-    pub fn open(args: &AllArgs) -> Result<Self, CliError> {
+    pub fn open(args: &AllArgs, shelf: &Shelf) -> Result<Self, CliError> {
         let nothing = |why: String| Self { train: None, test: None, unlabelled: Some(why), benchmark: None };
         let Some(spec) = &args.data else { return Ok(nothing("no --data was given".to_owned())) };
         let folder = Path::new(spec);
@@ -87,12 +87,7 @@ impl Data {
             let why = format!("--data is a benchmark by its layout ({}), and has no classes", benchmark.names().0);
             return Ok(Self { benchmark: Some((benchmark, folder.to_owned())), ..nothing(why) });
         }
-        let train = images::open(spec, Split::Train)?;
-        let test = match images::open(spec, Split::Test) {
-            Ok(test) => Some(test),
-            Err(OpenError::NoTestSplit { .. }) => None,
-            Err(error) => return Err(error.into()),
-        };
+        let (train, test) = shelf.both(spec)?;
         let unlabelled = check_labels(&*train, "training").err().map(|error| error.to_string());
         Ok(Self { train: Some(train), test, unlabelled, benchmark: None })
     }
@@ -195,7 +190,7 @@ fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'sta
     settings.extend(orientation(args));
     settings.extend(network(args));
     let mut machine = machine(args);
-    if protocol != Attention {
+    if protocol != Attention && args.judging.input.batch_size != BATCH_SIZE {
         machine.push(flag("batch-size", args.judging.input.batch_size.to_string()));
     }
     let item = || Item { name, command, place, settings, machine, folder: None };
@@ -257,7 +252,10 @@ fn network(args: &AllArgs) -> Vec<OsString> {
 
 fn machine(args: &AllArgs) -> Vec<OsString> {
     let machine = &args.judging.inference.machine;
-    let mut words = vec![flag("device", &machine.device)];
+    let mut words = Vec::new();
+    if machine.device != AUTO {
+        words.push(flag("device", &machine.device));
+    }
     words.extend(machine.threads.map(|threads| flag("threads", threads.to_string())));
     words
 }
