@@ -26,11 +26,24 @@ const IMAGES: usize = 8;
 /// Characters of an image's own name in those of its pictures.
 const NAME: usize = 60;
 
-/// Draws and writes the pictures.
+/// What was drawn.
+pub struct Drawn {
+    /// The pictures of each image, in the folder: first the image itself, then the mean over heads; of frames, that alone.
+    pub images: Vec<Vec<PathBuf>>,
+    /// How many of what, in words.
+    pub table: String,
+}
+
+/// Draws and writes the pictures, and says how many.
 pub fn run(args: &AttentionArgs) -> Result<(), CliError> {
     let device = args.inference.open()?;
-    let source = images::open_chosen(&args.data, args.split)?;
     let weights = weights::load(&args.weights, &args.network, &device)?;
+    output::result(&draw(args, &weights, &device)?.table)
+}
+
+/// Draws and writes the pictures of this network.
+pub fn draw(args: &AttentionArgs, weights: &Weights, device: &Device) -> Result<Drawn, CliError> {
+    let source = images::open_chosen(&args.data, args.split)?;
     let config = weights.loaded.vit.config();
     let usual = if args.frames { source.len() } else { IMAGES };
     let total = args.images.map_or(usual, |images| images as usize).min(source.len());
@@ -39,16 +52,16 @@ pub fn run(args: &AttentionArgs) -> Result<(), CliError> {
     let names: Vec<PathBuf> = (0..total).flat_map(|index| drawing.names(&*source, index)).collect();
     let inputs = [Input::file("--weights", &args.weights), Input::data(&args.data)];
     let pictures = Pictures::check(&args.out, "--out", &names, args.force, &inputs)?;
-    let seen = seen(args, &weights);
-    check_memory(&weights, seen, &device)?;
+    let seen = seen(args, weights);
+    check_memory(weights, seen, device)?;
     let network = Network {
         normalization: Some(&weights.normalization),
-        ..Network::new(&weights.loaded.vit, &weights.loaded.weights, &device)
+        ..Network::new(&weights.loaded.vit, &weights.loaded.weights, device)
     };
     let orientation = args.orientation.unwrap_or(weights.input.orientation);
     let console = Console::new(total as u64);
     let mut meter = Meter::started(&console, "image");
-    let (mut written, mut failed) = (0, None);
+    let (mut written, mut failed, mut images) = (0, None, Vec::new());
     let drawn = looks(network, &*source, seen, orientation, total, &mut |look| {
         let done = look.index as u64 + 1;
         for (name, png) in drawing.names(&*source, look.index).into_iter().zip(drawing.pictures(&look)) {
@@ -59,11 +72,12 @@ pub fn run(args: &AttentionArgs) -> Result<(), CliError> {
             }
             written += 1;
         }
-        meter.show(done, total as u64, &format!("{}  {}", output::speed(meter.rate(done)), device::precision(&device)));
+        images.push(drawing.names(&*source, look.index));
+        meter.show(done, total as u64, &format!("{}  {}", output::speed(meter.rate(done)), device::precision(device)));
         Ok(ControlFlow::Continue(()))
     });
     console.close();
-    images::say_news(&*source);
+    crate::images::say_news(&*source);
     let skipped = match (drawn, failed) {
         (Err(EvalError::Stopped), Some(error)) => return Err(error),
         (drawn, _) => drawn?,
@@ -71,13 +85,14 @@ pub fn run(args: &AttentionArgs) -> Result<(), CliError> {
     for bad in &skipped {
         output::note(&format!("skipped {}: {}", bad.name, bad.reason));
     }
-    output::result(&format!(
+    let table = format!(
         "{}: {} of {}, {} and their mean",
         text::shown(&args.out),
         count(written, "picture"),
         count(total - skipped.len(), "image"),
         count(config.heads, "head"),
-    ))
+    );
+    Ok(Drawn { images, table })
 }
 
 /// What the network sees of an image.

@@ -3,7 +3,7 @@
 use ssl::recipe::ResidualStream;
 use tensor::{CpuOptions, CudaOptions, CudaPrecision, DType, Device, ResidualPrecision};
 
-use crate::args::{DeviceArgs, InferenceArgs, PrecisionArg};
+use crate::args::{AUTO, DeviceArgs, InferenceArgs, PrecisionArg};
 use crate::error::CliError;
 
 /// A device, and why it is not a GPU.
@@ -65,7 +65,7 @@ impl DeviceArgs {
         let gpu = |index| Device::cuda(CudaOptions { index, ..options });
         match self.device.as_str() {
             "cpu" => self.choose_cpu(None),
-            "auto" => match gpu(0) {
+            AUTO => match gpu(0) {
                 Ok(device) => Ok(Chosen { device, no_gpu: None }),
                 Err(error) => self.choose_cpu(Some(error.to_string())),
             },

@@ -168,6 +168,35 @@ pub enum CliError {
         /// Its name in the test images.
         test: String,
     },
+    /// A protocol whose command line makes no sense, which only flags of `eval all` can have caused.
+    #[error("{name}: {why}")]
+    Protocol {
+        /// Its name.
+        name: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// The folder of `eval all`.
+    #[error("{}: cannot be written: {source}. Give an --out where you may write", text::shown(path))]
+    Results {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Results of something else in it.
+    #[error("{}: {what}, and is left as it is. {way}", text::shown(path))]
+    OtherResults {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+        /// What can be done.
+        way: &'static str,
+    },
+    /// A head beside features that another network computed.
+    #[error("the stored features are not of these weights: they say that another network computed them")]
+    OtherNetwork,
     /// Weights without a head where a protocol looks at one.
     #[error(
         "{}: holds a backbone and no projection head with prototypes; give the folder of a run, one of its checkpoints, or the \

@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 use data::{Orientation, Source};
 use eval::memory::{Kept, estimate_features};
-use eval::{EvalError, Extraction, FeatureBatch, FeatureFormat, FeatureWriter, Network, Pass, Pooling, ReadOptions};
+use eval::{
+    EvalError, Extraction, FeatureBatch, FeatureFormat, FeatureWriter, InputSpec, Network, Pass, Pooling, ReadOptions,
+};
 use tensor::Device;
 
 use crate::args::{FeaturesArgs, InputArgs};
@@ -62,10 +64,10 @@ pub fn run(args: &FeaturesArgs) -> Result<ExitCode, CliError> {
         &console,
         "stopping: nothing is written. Ctrl-C once more, a second from now, ends at once",
     )?;
-    let work = Work { weights: &weights, source: &*source, input: &args.input, pooling, device: &device };
     let workers = args.inference.machine.thread_count()?;
+    let wanted = Wanted::of(&weights, &args.input, workers, &device);
     let mut rows = 0;
-    let pass = work.each(workers, Kept::Batch, &console, &|| stop.requested(), &mut |batch| {
+    let pass = wanted.each(&*source, pooling, Kept::Batch, &console, &|| stop.requested(), &mut |batch| {
         rows += batch.indices.len();
         file.add(batch)
     });
@@ -122,19 +124,8 @@ pub fn orientation(weights: &Weights, input: &InputArgs) -> Orientation {
     input.orientation.unwrap_or(weights.input.orientation)
 }
 
-/// Extracts class-token features with a progress bar, and names the images that cannot be read. `workers` threads read;
+/// Extracts features of these tokens with a progress bar, and names the images that cannot be read. `workers` threads read;
 /// one per core where not given.
-pub fn extract(
-    weights: &Weights,
-    source: &dyn Source,
-    input: &InputArgs,
-    workers: Option<usize>,
-    device: &Device,
-) -> Result<Extraction, CliError> {
-    extract_pooled(weights, source, input, Pooling::default(), workers, device)
-}
-
-/// The same of these tokens.
 pub fn extract_pooled(
     weights: &Weights,
     source: &dyn Source,
@@ -143,44 +134,60 @@ pub fn extract_pooled(
     workers: Option<usize>,
     device: &Device,
 ) -> Result<Extraction, CliError> {
+    extract_seen(&Wanted::of(weights, input, workers, device), source, pooling)
+}
+
+/// The same of what the network is to see of an image.
+pub fn extract_seen(wanted: &Wanted<'_>, source: &dyn Source, pooling: Pooling) -> Result<Extraction, CliError> {
     let console = Console::new(source.len() as u64);
-    let size = input.network.image_size.unwrap_or(weights.input.size);
-    let dim = pooling.shape(weights.loaded.vit.config(), size).iter().product();
+    let size = wanted.input.network.image_size.unwrap_or(wanted.seen.size);
+    let dim = pooling.shape(wanted.weights.loaded.vit.config(), size).iter().product();
     let mut features = eval::Features { dim, ..Default::default() };
-    let work = Work { weights, source, input, pooling, device };
-    let Pass { skipped, turned } = work.each(workers, Kept::All, &console, &|| false, &mut |batch| {
+    let Pass { skipped, turned } = wanted.each(source, pooling, Kept::All, &console, &|| false, &mut |batch| {
         features.push(batch);
         Ok(())
     })?;
     Ok(Extraction { features, skipped, turned })
 }
 
-/// Features that are to be computed.
-struct Work<'a> {
-    weights: &'a Weights,
-    source: &'a dyn Source,
-    input: &'a InputArgs,
-    pooling: Pooling,
-    device: &'a Device,
+/// Features that a network is to compute.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    /// The network.
+    pub weights: &'a Weights,
+    /// What of an image it sees.
+    pub seen: InputSpec,
+    /// What was asked for of that.
+    pub input: &'a InputArgs,
+    /// Threads that read; one per core where not given.
+    pub workers: Option<usize>,
+    /// Where it computes.
+    pub device: &'a Device,
 }
 
-impl Work<'_> {
+impl<'a> Wanted<'a> {
+    /// Of images as the network was trained to see them.
+    pub fn of(weights: &'a Weights, input: &'a InputArgs, workers: Option<usize>, device: &'a Device) -> Self {
+        Self { weights, seen: weights.input, input, workers, device }
+    }
+
     /// Computes them batch by batch with a progress bar.
     fn each(
         &self,
-        workers: Option<usize>,
+        source: &dyn Source,
+        pooling: Pooling,
         kept: Kept,
         console: &Console,
         should_stop: &dyn Fn() -> bool,
         consume: &mut dyn FnMut(FeatureBatch<'_>) -> Result<(), EvalError>,
     ) -> Result<Pass, CliError> {
-        let Self { weights, source, input, pooling, device } = *self;
+        let Self { weights, seen, input, workers, device } = *self;
         let network = Network {
             normalization: Some(&weights.normalization),
             pooling,
             ..Network::new(&weights.loaded.vit, &weights.loaded.weights, device)
         };
-        let preparation = weights.input.with_size(input.network.image_size).preparation();
+        let preparation = seen.with_size(input.network.image_size).preparation();
         let orientation = orientation(weights, input);
         let mut options = ReadOptions { batch_size: input.batch_size as usize, orientation, ..Default::default() };
         options.workers = workers.unwrap_or(options.workers);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ssl::recipe::{Origin, Recipe};
 
-use crate::args::PretrainArgs;
+use crate::args::{AUTO, PretrainArgs};
 use crate::output::shell;
 
 /// Keys that follow the length of a run, so that a longer one finds its own.
@@ -37,7 +37,7 @@ pub fn command(args: &PretrainArgs, recipe: &Recipe, out: &Path, epochs: u64) ->
             add("--set", format!("{}={}", line.key, line.value.trim_matches('"')));
         }
     }
-    if args.device.device != "auto" {
+    if args.device.device != AUTO {
         add("--device", args.device.device.clone());
     }
     if let Some(threads) = args.device.threads {

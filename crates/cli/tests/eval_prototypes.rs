@@ -195,3 +195,34 @@ fn the_figure_of_precision_has_the_numbers_of_the_evaluation() {
     let error = run(&["figure", "precision", weights(), "--out", &path("x.svg")]).failed();
     assert!(error.contains("--data SRC says which labelled images"), "{error}");
 }
+
+#[test]
+fn stored_features_of_the_network_say_the_same_as_its_images() {
+    let folder = tempfile::tempdir().unwrap();
+    let stored = |weights: &str, split: &str, name: &str| {
+        let out = folder.path().join(name).to_str().unwrap().to_owned();
+        run(&["features", "--weights", weights, "--data", DATA, "--split", split, "--out", &out]).succeeded();
+        out
+    };
+    let (train, test) = (stored(weights(), "train", "train.npy"), stored(weights(), "test", "test.parquet"));
+    let prototypes = |more: [&str; 2]| run(&["eval", "prototypes", "--weights", weights(), more[0], more[1], "--json"]);
+    let (of_images, of_files) = (prototypes(["--data", DATA]).json(), prototypes(["--features", &train]).json());
+    for key in ["unique", "used", "perplexity", "void", "weights", "weights_digest"] {
+        assert_eq!(of_images[key], of_files[key], "{key}");
+    }
+    let precision =
+        |more: &[&str]| run(&[&["eval", "precision", "--weights", weights(), "--k=5", "--json"], more].concat());
+    let of_images = precision(&["--data", DATA]).json();
+    let of_files = precision(&["--train", &train, "--test", &test]).json();
+    for key in ["bins", "top1", "rank_correlation", "protocol", "settings", "weights_digest"] {
+        assert_eq!(of_images[key], of_files[key], "{key}");
+    }
+    // The features of another network do not belong to these prototypes.
+    let other = folder.path().join("other");
+    small(&other, &["--epochs", "1", "--seed", "7"]).succeeded();
+    let others = stored(other.to_str().unwrap(), "train", "others.safetensors");
+    assert!(precision(&["--train", &others]).failed().contains("another network computed them"));
+    assert!(prototypes(["--features", &others]).failed().contains("another network computed them"));
+    let both = precision(&["--train", &train, "--data", DATA]);
+    assert_eq!(both.code, Some(2), "one of the two");
+}

@@ -160,3 +160,58 @@ fn copies_are_found_and_blocks_are_told_apart() {
     let nothing = run(&["eval", "copies", "--weights", weights(), "--data", weights()]).failed();
     assert!(nothing.contains("no .jpg files in `original`"), "{nothing}");
 }
+
+/// Features of a folder in a file of this name.
+fn stored(folder: &Path, data: &str, name: &str) -> String {
+    let out = folder.join(name).to_str().unwrap().to_owned();
+    run(&["features", "--weights", weights(), "--data", data, "--image-size=48", "--out", &out]).succeeded();
+    out
+}
+
+#[test]
+fn stored_features_are_ranked_by_the_names_of_their_images() {
+    let folder = tempfile::tempdir().unwrap();
+    let gnd = folder.path().join("gnd.pkl");
+    ground_truth(&gnd);
+    let (gnd, pictures) = (gnd.to_str().unwrap(), pictures());
+    let judged = |database: &str, queries: &str| {
+        run(&["eval", "retrieval", "--gnd", gnd, "--database", database, "--queries", queries, "--json"])
+    };
+    let all = stored(folder.path(), pictures.to_str().unwrap(), "all.npy");
+    let found = judged(&all, &all).json();
+    assert_eq!(found["easy"]["map"], 1.0, "each finds itself first");
+    assert_eq!((&found["weights"], &found["database"]), (&Value::Null, &6.into()));
+    assert!(found["weights_digest"].is_string() && found["data_digest"]["queries"].is_string());
+    let tables = stored(folder.path(), pictures.to_str().unwrap(), "all.parquet");
+    assert_eq!(judged(&tables, &all).json()["medium"], found["medium"]);
+    // Without its table nothing says which image a row is of; the six in order are the database, and no queries.
+    fs::remove_file(folder.path().join("all.csv")).unwrap();
+    assert_eq!(judged(&all, &tables).json()["medium"], found["medium"]);
+    assert!(judged(&tables, &all).failed().contains("6 rows without names, and 2 are needed"));
+    let others = stored(folder.path(), "synthetic:train=10,size=16", "others.npy");
+    assert!(judged(&others, &tables).failed().contains("6 of the ground truth's 6 images are not among the stored"));
+    assert_eq!(run(&["eval", "retrieval", "--gnd", gnd, "--database", &all]).code, Some(2));
+}
+
+#[test]
+fn stored_features_of_copies_are_arranged_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let copydays = folder.path().join("copydays");
+    for (i, name) in NAMES.iter().enumerate() {
+        for to in ["original", "crops/10"] {
+            let to = copydays.join(format!("{to}/20{i}000.jpg"));
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::copy(pictures().join(format!("{name}.jpg")), to).unwrap();
+        }
+    }
+    let all = stored(folder.path(), copydays.to_str().unwrap(), "all.safetensors");
+    let others = stored(folder.path(), "synthetic:train=10,size=16", "others.parquet");
+    let arguments = ["eval", "copies", "--features", &all, "--distractors", &others, "--whiten", &others, "--json"];
+    let found = run(&arguments).json();
+    assert_eq!((&found["database"], &found["strong"]), (&16.into(), &Value::Null));
+    assert_eq!(found["blocks"][1]["name"], "crops/10");
+    assert_eq!(found["blocks"][1]["map"], 1.0, "equal images have equal features");
+    assert!(found["data_digest"]["whiten"].is_string());
+    let error = run(&["eval", "copies", "--features", &others]).failed();
+    assert!(error.contains("no .jpg files in `original`"), "{error}");
+}

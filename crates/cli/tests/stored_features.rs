@@ -26,18 +26,25 @@ fn write(path: &Path, values: &[f32], labels: &[i64], classes: &str) {
 fn stored_features_are_judged_as_the_images_they_came_from() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (weights, train, test) = (path("run"), path("train.safetensors"), path("test.safetensors"));
+    let weights = path("run");
     small(Path::new(&weights), &["--epochs", "1"]).succeeded();
-    for (split, out) in [("train", &train), ("test", &test)] {
-        run(&["features", "--weights", &weights, "--data", DATA, "--split", split, "--out", out]).succeeded();
-    }
     let of_images = run(&["eval", "knn", "--weights", &weights, "--data", DATA, "--k", "3,20", "--json"]).json();
-    let of_files = run(&["eval", "knn", "--train", &train, "--test", &test, "--k", "3,20", "--json"]).json();
-    for key in ["results", "protocol", "evaluation", "settings", "precision", "weights_digest", "test_images"] {
-        assert_eq!(of_images[key], of_files[key], "{key}");
-        assert!(!of_files[key].is_null(), "{key}");
+    let mut digests = Vec::new();
+    for form in ["safetensors", "npy", "parquet"] {
+        let (train, test) = (path(&format!("train.{form}")), path(&format!("test.{form}")));
+        for (split, out) in [("train", &train), ("test", &test)] {
+            run(&["features", "--weights", &weights, "--data", DATA, "--split", split, "--out", out]).succeeded();
+        }
+        let of_files = run(&["eval", "knn", "--train", &train, "--test", &test, "--k", "3,20", "--json"]).json();
+        for key in ["results", "protocol", "evaluation", "settings", "precision", "weights_digest", "test_images"] {
+            assert_eq!(of_images[key], of_files[key], "{form}: {key}");
+            assert!(!of_files[key].is_null(), "{form}: {key}");
+        }
+        assert!(of_images["data_digest"]["test"].is_string() && of_files["data_digest"]["train"].is_string());
+        digests.push(of_files["data_digest"].clone());
     }
-    assert!(of_images["data_digest"]["test"].is_string() && of_files["data_digest"]["train"].is_string());
+    assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
+    let train = path("train.npy");
     let alone = run(&["eval", "knn", "--train", &train, "--k", "3", "--json"]).json();
     assert_eq!(alone["protocol"], "leave-one-out");
     let both = run(&["eval", "knn", "--train", &train, "--weights", &weights, "--data", DATA]);
@@ -56,7 +63,7 @@ fn stored_features_that_mean_nothing_together_are_refused() {
     write(&test, &[2.0], &[0], "[\"ape\",\"cat\"]");
     assert!(judge().failed().contains("label 0 is `cat` in the training features and `ape` in the test features"));
     write(&test, &[f32::NAN], &[0], "[\"cat\",\"dog\"]");
-    assert!(judge().failed().contains("the feature of test image 0 is not finite"));
+    assert!(judge().failed().contains("b.safetensors: the feature of row 0 is not finite"));
     write(&test, &[2.0], &[2], "[\"cat\",\"dog\"]");
     assert!(judge().failed().contains("row 0 has the label 2: expected -1 for none, or a class from 0 to 1"));
     write(&test, &[2.0], &[-1], "[\"cat\",\"dog\"]");

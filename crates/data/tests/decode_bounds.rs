@@ -3,46 +3,16 @@
 //!
 //! One test alone in its program, because it counts the memory of the whole of it.
 
+#[path = "../../files/tests/counting/mod.rs"]
+mod counting;
 mod support;
 
 use data::decode::{DecodeError, DecodeLimits, Decoder};
 use data::{Image, Orientation};
 use flate2::{Compression, write::ZlibEncoder};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use support::{crc32, fixtures};
-
-/// The system's memory, with a count of what is taken and of the most that was.
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is handed to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        MOST.fetch_max(NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise about `layout` is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        MOST.fetch_max(NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size(), Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the pointer came from the system's allocator, with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static MEMORY: Counting = Counting;
 
 const MIB: usize = 1 << 20;
 const ALLOWED: usize = 512 * MIB;
@@ -257,13 +227,12 @@ fn no_file_of_five_megabytes_takes_more_than_512_mib() {
     for (name, bytes, is_image) in files {
         assert!(bytes.len() <= 5_000_000, "{name}: {} bytes", bytes.len());
         for channels in [3, 1] {
-            let before = NOW.load(Ordering::Relaxed);
-            MOST.store(before, Ordering::Relaxed);
-            let start = Instant::now();
-            let mut image = Image::black(1, 1, channels);
-            let mut decoder = Decoder::new(DecodeLimits::default(), channels).oriented(Orientation::Upright);
-            let decoded = decoder.decode(&bytes, &mut image);
-            let taken = MOST.load(Ordering::Relaxed) - before + bytes.len();
+            let (start, mut image) = (Instant::now(), Image::black(1, 1, channels));
+            let (decoded, taken) = counting::most_of(|| {
+                let mut decoder = Decoder::new(DecodeLimits::default(), channels).oriented(Orientation::Upright);
+                decoder.decode(&bytes, &mut image)
+            });
+            let taken = taken + bytes.len();
             let said = decoded.as_ref().map_or_else(DecodeError::to_string, |()| format!("{image:?}"));
             println!("{:4} MiB {:4.1} s  {name}: {said}", taken / MIB, start.elapsed().as_secs_f64());
             if taken > ALLOWED || decoded.is_ok() != is_image {
@@ -278,19 +247,19 @@ fn no_file_of_five_megabytes_takes_more_than_512_mib() {
     let start = jpeg("progressive-444.jpg", 0xc2, 8000, 8000, 1);
     let large = [&start[..2], &comments, &start[2..]].concat();
     assert!(large.len() <= 5_000_000);
-    let (before, mut image) = (NOW.load(Ordering::Relaxed), Image::black(1, 1, 3));
-    MOST.store(before, Ordering::Relaxed);
-    let error = Decoder::new(DecodeLimits::default(), 3).decode(&large, &mut image).unwrap_err();
-    let taken = (MOST.load(Ordering::Relaxed) - before + large.len()) / MIB;
+    let mut image = Image::black(1, 1, 3);
+    let (error, taken) =
+        counting::most_of(|| Decoder::new(DecodeLimits::default(), 3).decode(&large, &mut image).unwrap_err());
+    let taken = (taken + large.len()) / MIB;
     assert!(!matches!(error, DecodeError::TooMuchMemory { .. }) && taken < 800, "{taken} MiB, {error}");
     drop(image);
 
     // The buffers of a large image are not kept for good.
     let (mut decoder, mut image) = (Decoder::new(DecodeLimits::default(), 3), Image::black(1, 1, 3));
-    let before = NOW.load(Ordering::Relaxed);
+    let before = counting::now();
     decoder.decode(&png((8000, 8000), 8, 6, false, &[], zeros(245)), &mut image).unwrap();
-    assert!(NOW.load(Ordering::Relaxed) - before > 256 * MIB);
+    assert!(counting::now() - before > 256 * MIB);
     decoder.decode(&read("rgb.png"), &mut image).unwrap();
-    let kept = NOW.load(Ordering::Relaxed) - before;
+    let kept = counting::now() - before;
     assert!(kept < MIB, "{} MiB are kept after a small image", kept / MIB);
 }

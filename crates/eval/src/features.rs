@@ -74,6 +74,21 @@ impl Features {
         self.values.extend_from_slice(batch.values);
     }
 
+    /// These rows, numbered anew.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn of_rows(&self, rows: &[usize]) -> Self {
+        let values = rows.iter().flat_map(|&row| self.row(row)).copied().collect();
+        let labels = rows.iter().map(|&row| self.labels[row]).collect();
+        Self { dim: self.dim, values, indices: (0..rows.len()).collect(), labels }
+    }
+
+    /// The same images, and no values.
+    fn clone_without_values(&self) -> Self {
+        Self { dim: self.dim, values: Vec::new(), indices: self.indices.clone(), labels: self.labels.clone() }
+    }
+
     /// All of them as one batch.
     pub(crate) fn as_batch(&self) -> FeatureBatch<'_> {
         FeatureBatch { indices: &self.indices, labels: &self.labels, values: &self.values }
@@ -223,6 +238,24 @@ pub fn extract_each(
         batch.check_finite(source)?;
         consume(batch)
     })
+}
+
+/// Class tokens that were taken before the network's last norm, after it: to the bit what another pass over the images
+/// would give.
+///
+/// # Panics
+/// When they are not one token wide.
+pub fn after_norm(network: Network<'_>, before: &Features) -> Result<Features, EvalError> {
+    const ROWS: usize = 4096;
+    let (dim, device) = (before.dim, network.device);
+    assert_eq!(dim, network.vit.config().dim, "the class token of one block");
+    let mut after = Features { values: Vec::with_capacity(before.values.len()), ..before.clone_without_values() };
+    for rows in before.values.chunks(ROWS * dim) {
+        let tokens = device.from_f32(&[rows.len() / dim, dim], rows);
+        after.values.extend(network.vit.final_norm(network.weights, &tokens).to_f32());
+        device.finish()?;
+    }
+    Ok(after)
 }
 
 /// The normalised pixels of all images of a source as features: the baseline that a network has to beat.

@@ -52,7 +52,7 @@ pub mod transfer;
 pub mod video;
 
 pub use error::EvalError;
-pub use features::{Extraction, FeatureBatch, Features, Network, extract, extract_each, raw_pixels};
+pub use features::{Extraction, FeatureBatch, Features, Network, after_norm, extract, extract_each, raw_pixels};
 pub use input::InputSpec;
 pub use knn::{KnnOptions, KnnResult};
 pub use labelled::Labelled;

@@ -35,6 +35,21 @@ impl Subset {
         Self { source, indices }
     }
 
+    /// These images of a source, in this order.
+    pub(crate) fn of(source: Arc<dyn Source>, indices: Vec<usize>) -> Self {
+        Self { source, indices }
+    }
+
+    /// The number of an image in the source that it is of.
+    pub(crate) fn place(&self, index: usize) -> Result<usize, ReadError> {
+        self.indices.get(index).copied().ok_or(ReadError::NoSuchImage { index, len: self.len() })
+    }
+
+    /// The source that the images are of.
+    pub(crate) fn whole(&self) -> &dyn Source {
+        &*self.source
+    }
+
     /// Its size for people, with that of the source where it differs: `1,000 of 10,000 test images`.
     pub fn share(&self, what: &str) -> String {
         let all = text::count(self.source.len(), what);
@@ -48,10 +63,7 @@ impl Source for Subset {
     }
 
     fn fetch(&self, index: usize, limits: &DecodeLimits, bytes: &mut Vec<u8>) -> Result<Stored, ReadError> {
-        match self.indices.get(index) {
-            Some(&index) => self.source.fetch(index, limits, bytes),
-            None => Err(ReadError::NoSuchImage { index, len: self.len() }),
-        }
+        self.source.fetch(self.place(index)?, limits, bytes)
     }
 
     fn label(&self, index: usize) -> Option<u32> {

@@ -7,7 +7,7 @@ use std::path::Path;
 use data::{DecodeLimits, Image, ReadError, Source, Split, Stored};
 use eval::{
     EvalError, Extraction, FeatureBatch, FeatureTokens, FeatureWriter, Features, Network, Pooling, Preparation,
-    ReadOptions, ReadProgress, extract, extract_each, raw_pixels, save,
+    ReadOptions, ReadProgress, after_norm, extract, extract_each, raw_pixels, save,
 };
 use model::{Extras, Layout, Readout, Vit, VitConfig};
 use safetensors::SafeTensors;
@@ -106,6 +106,18 @@ fn features_are_those_of_each_image_alone_whatever_the_batch_and_the_workers() {
     let pixels = Pixels { count: 1, height: 12, width: 16, channels: 3, data: PixelData::Values(&chw) };
     let want = net.vit.features(&net.weights, &net.device, &[pixels]).unwrap().to_f32();
     assert!(all.row(5).iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-4), "{:?} {want:?}", all.row(5));
+}
+
+#[test]
+fn tokens_from_before_the_norm_give_those_after_it_to_the_bit() {
+    let (net, source, options) = (Net::new(3), made(&[3]), ReadOptions::default());
+    let after = net.extract(&source, &options).unwrap().features;
+    let network = Network::new(&net.vit, &net.weights, &net.device);
+    let pooled = Network { pooling: Pooling { norm: false, ..Pooling::default() }, ..network };
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let before = extract(pooled, &source, &Preparation::Cover((12, 16)), &options, go_on).unwrap().features;
+    assert_ne!(before, after);
+    assert_eq!(after_norm(network, &before).unwrap(), after);
 }
 
 #[test]

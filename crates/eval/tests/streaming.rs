@@ -2,38 +2,15 @@
 //!
 //! One test alone in its program, because it counts the memory of the whole of it.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../../files/tests/counting/mod.rs"]
+mod counting;
+
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use eval::{FeatureBatch, FeatureFormat, FeatureTokens, FeatureWriter, Network, Pooling, Preparation, ReadOptions};
 use model::{Arch, Vit, VitConfig};
 use tensor::{CpuOptions, Device};
-
-/// The system's memory, with a count of what is taken and of the most that was.
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is handed to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        MOST.fetch_max(NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise about `layout` is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the pointer came from the system's allocator, with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static MEMORY: Counting = Counting;
 
 const MIB: usize = 1 << 20;
 
@@ -48,15 +25,15 @@ fn most_for(images: usize, path: &Path) -> usize {
     let source = data::open(&format!("synthetic:train={images},size=32"), data::Split::Train, 0).unwrap();
     let options = ReadOptions { batch_size: 16, workers: 1, ..Default::default() };
     let shape = pooling.shape(vit.config(), (32, 32));
-    let before = NOW.load(Ordering::Relaxed);
-    MOST.store(before, Ordering::Relaxed);
-    let format = FeatureFormat::of(path).unwrap();
-    let mut file = FeatureWriter::create(format, path, &shape, &*source, &[]).unwrap();
-    let go_on = &mut |_| ControlFlow::Continue(());
-    let add = &mut |batch: FeatureBatch<'_>| file.add(batch);
-    eval::extract_each(network, &*source, &Preparation::Stretch((32, 32)), &options, go_on, add).unwrap();
-    file.finish().unwrap();
-    MOST.load(Ordering::Relaxed) - before
+    let write = || {
+        let format = FeatureFormat::of(path).unwrap();
+        let mut file = FeatureWriter::create(format, path, &shape, &*source, &[]).unwrap();
+        let go_on = &mut |_| ControlFlow::Continue(());
+        let add = &mut |batch: FeatureBatch<'_>| file.add(batch);
+        eval::extract_each(network, &*source, &Preparation::Stretch((32, 32)), &options, go_on, add).unwrap();
+        file.finish().unwrap();
+    };
+    counting::most_of(write).1
 }
 
 #[test]

@@ -3,7 +3,9 @@
 
 use std::io::Cursor;
 
-use crate::numpy;
+use crate::csv::Records;
+use crate::numpy::{self, NpyFile};
+use crate::parquet::TableReader;
 use crate::pickle::{Limits, Pickle};
 use crate::zip::Archive;
 
@@ -50,4 +52,38 @@ pub fn zip(bytes: &[u8]) {
     places.sort_unstable_by_key(|place| place.start);
     assert!(places.is_sorted_by(|one, next| one.end <= next.start), "two entries share bytes");
     assert!(places.last().is_none_or(|last| last.end <= bytes.len() as u64), "an entry reaches out of the file");
+}
+
+/// An array, as whole numbers or as floats: as many as its shape says, and no more bytes than there are.
+pub fn npy(bytes: &[u8]) {
+    let open = || NpyFile::read(bytes, bytes.len() as u64).map_err(|error| error.to_string());
+    let Ok(file) = open() else { return };
+    let count: usize = file.shape().iter().product();
+    assert!(count <= bytes.len(), "{count} elements in {} bytes", bytes.len());
+    let (whole, floats) = (file.integers(), open().map(NpyFile::floats));
+    assert!(whole.is_err() || matches!(floats, Ok(Err(_))), "both whole numbers and floats");
+    assert!(whole.is_err() || whole.is_ok_and(|whole| whole.len() == count));
+    assert!(!matches!(floats, Ok(Ok(floats)) if floats.len() != count));
+}
+
+/// The records of a table as text.
+pub fn csv(bytes: &[u8]) {
+    const LIMIT: u64 = 1 << 16;
+    let (mut records, mut fields) = (Records::new(bytes, LIMIT), Vec::new());
+    while records.next(&mut fields).map_err(|error| error.to_string()).is_ok_and(|there| there) {
+        assert!(!fields.is_empty() && fields.iter().map(String::len).sum::<usize>() as u64 <= LIMIT);
+    }
+}
+
+/// A table of features: a list of floats, a number and a text in each row.
+pub fn table(bytes: &[u8]) {
+    let Ok(mut table) = TableReader::read(Cursor::new(bytes), bytes.len() as u64).map_err(|error| error.to_string())
+    else {
+        return;
+    };
+    let Ok((width, values)) = table.floats("feature").map_err(|error| error.to_string()) else { return };
+    assert!(4 * values.len() <= bytes.len() && (values.is_empty() || values.len().is_multiple_of(width)));
+    let rows = values.len() / width.max(1);
+    _ = table.integers("label", rows).map_err(|error| error.to_string());
+    _ = table.texts("name", rows).map_err(|error| error.to_string());
 }

@@ -4,8 +4,9 @@
 //! - [`Replacement`]: the same for a file that is written over some time.
 //! - `bounded`: whole files into memory, up to a sensible size.
 //! - `cache`: where this user's caches are.
+//! - [`csv`]: the records of a table as text.
 //! - [`safetensors`]: tensors with names, the format of weights, features and checkpoints.
-//! - [`parquet`]: tables that analysts read, written; [`thrift`]: what their structures are made of.
+//! - [`parquet`]: tables that analysts read, written and read back; [`thrift`]: what their structures are made of.
 //! - [`zip`]: the directory of a zip archive, whose entries lie in the file as they are.
 //! - [`pickle`]: Python's pickles, read without running them. Both are what files of PyTorch are made of.
 //! - [`numpy`]: NumPy's arrays, in files of their own and in pickles.
@@ -13,6 +14,7 @@
 
 mod bounded;
 mod cache;
+pub mod csv;
 pub mod fuzz;
 pub mod numpy;
 pub mod parquet;

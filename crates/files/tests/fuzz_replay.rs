@@ -19,3 +19,10 @@ fn the_corpus_of_pickles_is_parsed_without_a_panic() {
 fn the_corpus_of_archives_is_parsed_without_a_panic() {
     replay::replay("zip", files::fuzz::zip);
 }
+
+#[test]
+fn the_corpora_of_features_files_are_parsed_without_a_panic() {
+    replay::replay("npy", files::fuzz::npy);
+    replay::replay("csv", files::fuzz::csv);
+    replay::replay("table", files::fuzz::table);
+}

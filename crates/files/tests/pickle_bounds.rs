@@ -2,35 +2,11 @@
 //!
 //! One test alone in its program, because it counts the memory of the whole of it.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod counting;
+
 use std::io::{BufReader, Read};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use files::pickle::{Limits, Node, Pickle, Problem};
-
-/// The system's memory, with a count of what is taken and of the most that was.
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is handed to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        MOST.fetch_max(NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise about `layout` is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the pointer came from the system's allocator, with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static MEMORY: Counting = Counting;
 
 const MIB: usize = 1 << 20;
 
@@ -74,10 +50,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Read for Blocks<'a, I> {
 /// Reads a pickle: what came of it, and the most memory that it took.
 fn read(input: impl Read, limits: &Limits) -> (Result<Pickle, Problem>, usize) {
     let mut reader = BufReader::with_capacity(64 << 10, input);
-    let before = NOW.load(Ordering::Relaxed);
-    MOST.store(before, Ordering::Relaxed);
-    let read = Pickle::read(&mut reader, limits).map_err(|error| error.problem);
-    (read, MOST.load(Ordering::Relaxed) - before)
+    counting::most_of(|| Pickle::read(&mut reader, limits).map_err(|error| error.problem))
 }
 
 /// What stops a pickle of 100 million bytes or more, and below which use of memory.

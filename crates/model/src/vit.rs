@@ -161,6 +161,11 @@ impl Vit {
         Ok(read)
     }
 
+    /// Tokens that were read before the final norm, a row each, after it.
+    pub fn final_norm(&self, p: &ParamSet, tokens: &Tensor) -> Tensor {
+        self.norm.forward(p, tokens, &Rows::one_each(tokens.rows())).0
+    }
+
     /// The class tokens after the last block, of which nothing else is computed.
     fn class_of_last(&self, p: &ParamSet, last: &Block, x: Tensor, rows: &Rows, class_rows: &Rows) -> Tensor {
         let last = LastOfStep::new(last, None, rows, class_rows);

@@ -59,7 +59,8 @@ impl<'a> Message<'a> {
         self.weights.extend(inner.weights.into_iter().map(|(at, tensor, size)| (start + at, tensor, size)));
     }
 
-    /// The elements of a tensor, `size` bytes, left out for now.
+    /// The elements of a tensor, `size` bytes. Their place is noted and nothing is copied: they are written from where they are, between
+    /// the bytes of the message.
     pub(crate) fn weights(&mut self, field: u32, tensor: &'a Tensor<'a>, size: u64) {
         self.tag(field, LENGTH_DELIMITED);
         self.raw_varint(size);

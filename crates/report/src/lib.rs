@@ -10,6 +10,7 @@
 //! - [`figure`]: the paper's figures, as drawings with their numbers beside them.
 //! - [`page`]: one self-contained HTML file for a run, or for several side by side.
 //! - [`pictures`]: sections of a page with pictures of the data, as a network sees it.
+//! - [`results`]: what the evaluations of a network gave, as one page.
 //! - [`listing`]: all runs below a folder, a row each.
 //! - [`watch`]: the same pages served live, while runs train.
 //!
@@ -26,6 +27,7 @@ mod machine;
 mod markup;
 pub mod page;
 pub mod pictures;
+pub mod results;
 pub mod scale;
 pub mod settings;
 pub mod watch;

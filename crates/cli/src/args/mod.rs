@@ -13,9 +13,9 @@ mod study;
 mod watch;
 
 pub use self::eval::{
-    AssignmentArg, CopiesArgs, EvalCommand, FewShotArgs, FinetuneArgs, HeadArgs, KnnArgs, LinearArgs, MixtureArgs,
-    PrecisionArgs, PrecisionSettings, PrototypesArg, PrototypesArgs, PrototypesSettings, RecipeArg, RetrievalArgs,
-    SetsArgs, TransferArgs, VideoArgs,
+    AllArgs, AssignmentArg, CopiesArgs, EvalCommand, FewShotArgs, FinetuneArgs, HeadArgs, KnnArgs, LinearArgs,
+    MixtureArgs, PrecisionArgs, PrecisionSettings, ProtocolArg, PrototypesArg, PrototypesArgs, PrototypesSettings,
+    RecipeArg, RetrievalArgs, SetsArgs, TransferArgs, VideoArgs,
 };
 pub use self::report::{ReportArgs, RunsArgs, SortArg};
 pub use attention::AttentionArgs;
@@ -24,7 +24,9 @@ pub use export::{ExportArgs, TargetArg};
 pub use figure::{
     CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArgs, PrecisionFigureArgs, PrototypesFigureArgs,
 };
-pub use network::{FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, NormArg, PrecisionArg, SplitArg};
+pub use network::{
+    BATCH_SIZE, FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, NormArg, PrecisionArg, SplitArg,
+};
 pub use recipe::{PretrainArgs, RecipeArgs, RecipeFlags, ViewsArgs};
 pub use study::StudyArgs;
 pub use watch::WatchArgs;
@@ -116,11 +118,14 @@ pub enum BenchCommand {
     Knn(BenchKnnArgs),
 }
 
+/// The device where none is asked for: a GPU if there is one.
+pub const AUTO: &str = "auto";
+
 /// Where and with how many threads to compute.
 #[derive(Clone, Debug, Args)]
 pub struct DeviceArgs {
     /// Where to compute: auto, cpu or `cuda[:N]`
-    #[arg(long, value_name = "DEVICE", default_value = "auto", help_heading = "Machine")]
+    #[arg(long, value_name = "DEVICE", default_value = AUTO, help_heading = "Machine")]
     pub device: String,
     /// Threads that compute; the result is the same for any number [default: RAYON_NUM_THREADS, or all cores]
     #[arg(long, value_name = "N", help_heading = "Machine", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_THREADS)))]

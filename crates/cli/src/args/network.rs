@@ -134,6 +134,9 @@ pub(super) fn position_rule(name: &str) -> Result<Interpolation, String> {
     known.map(|(_, rule)| *rule).ok_or_else(|| "it is one of dino, plain, antialiased".to_owned())
 }
 
+/// Images of a batch where no number is asked for.
+pub const BATCH_SIZE: u32 = 64;
+
 /// What a network sees of an image, and how many images at once.
 #[derive(Clone, Debug, Args)]
 pub struct InputArgs {
@@ -144,7 +147,7 @@ pub struct InputArgs {
     #[arg(long, value_name = "upright|as-stored", value_parser = orientation)]
     pub orientation: Option<Orientation>,
     /// Images per batch; changes speed and memory, not the features
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", default_value_t = BATCH_SIZE, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub batch_size: u32,
 }
 

@@ -7,8 +7,9 @@ use eval::{EvalError, Labelled, Pooling};
 use serde_json::{Value, json};
 use text::count;
 
-use super::record::{self, Evaluation};
+use super::record::{self, Evaluation, Judgement};
 use super::sets::{self, Sets};
+use super::shelf::Shelf;
 use crate::args::{FewShotArgs, NormArg};
 use crate::error::CliError;
 use crate::output;
@@ -18,9 +19,9 @@ const FEWSHOT: Evaluation = Evaluation { name: "fewshot", version: 1 };
 /// Numbers of images where none are asked for.
 const DEFAULT_SHOTS: [usize; 3] = [1, 2, 5];
 
-/// Learns from draws of each size, and prints the accuracies.
-pub fn run(args: &FewShotArgs) -> Result<(), CliError> {
-    let opened = sets::open(&args.sets, None)?;
+/// Learns from draws of each size.
+pub fn judge(args: &FewShotArgs, shelf: &Shelf) -> Result<Judgement, CliError> {
+    let opened = sets::open(&args.sets, None, shelf)?;
     if !opened.has_test() {
         return Err(EvalError::Empty { which: "test" }.into());
     }
@@ -50,7 +51,7 @@ pub fn run(args: &FewShotArgs) -> Result<(), CliError> {
     if results.iter().any(|(_, result)| !result.converged) {
         output::note("warning: a fit ended before it met its tolerances");
     }
-    report(args, &sets, &results)
+    Ok(Judgement { record: record(args, &sets, &results), table: table(args, &sets, &results) })
 }
 
 /// The draws of each size, from lists.
@@ -86,30 +87,31 @@ fn drawn(args: &FewShotArgs, train: &Labelled<'_>) -> Result<Vec<(Shots, Vec<Dra
     sizes.into_iter().map(of_size).collect()
 }
 
-fn report(args: &FewShotArgs, sets: &Sets, results: &[(Shots, FewShotResult)]) -> Result<(), CliError> {
-    if args.json {
-        let row = |(shots, result): &(Shots, FewShotResult)| {
-            let (per_class, percent) = match *shots {
-                Shots::PerClass(images) => (Some(images), None),
-                Shots::Percent(percent) => (None, Some(percent)),
-            };
-            json!({
-                "shots": per_class, "percent": percent, "images": result.images, "top1": result.mean(),
-                "deviation": result.deviation(), "splits": result.top1, "converged": result.converged,
-            })
+fn record(args: &FewShotArgs, sets: &Sets, results: &[(Shots, FewShotResult)]) -> Value {
+    let row = |(shots, result): &(Shots, FewShotResult)| {
+        let (per_class, percent) = match *shots {
+            Shots::PerClass(images) => (Some(images), None),
+            Shots::Percent(percent) => (None, Some(percent)),
         };
-        let rows: Vec<Value> = results.iter().map(row).collect();
-        let lists = args.lists.as_ref().map(|lists| text::shown(lists).to_string());
-        // What stored features are is for their own file to say.
-        let norm = args.sets.weights.as_ref().map(|_| if args.norm == NormArg::After { "after" } else { "before" });
-        let settings = json!({
-            "norm": norm, "strength": args.strength, "seed": args.seed, "splits": args.splits, "lists": lists, "intercept": false,
-            "preprocessing": "rows centred and scaled to unit length",
-        });
-        // The last is that of the most images.
-        let results = json!({ "top1": rows.last().map(|row| row["top1"].clone()), "results": rows });
-        return output::json(&record::of_sets(FEWSHOT, settings, sets, results));
-    }
+        json!({
+            "shots": per_class, "percent": percent, "images": result.images, "top1": result.mean(),
+            "deviation": result.deviation(), "splits": result.top1, "converged": result.converged,
+        })
+    };
+    let rows: Vec<Value> = results.iter().map(row).collect();
+    let lists = args.lists.as_ref().map(|lists| text::shown(lists).to_string());
+    // What stored features are is for their own file to say.
+    let norm = args.sets.weights.as_ref().map(|_| if args.norm == NormArg::After { "after" } else { "before" });
+    let settings = json!({
+        "norm": norm, "strength": args.strength, "seed": args.seed, "splits": args.splits, "lists": lists, "intercept": false,
+        "preprocessing": "rows centred and scaled to unit length",
+    });
+    // The last is that of the most images.
+    let results = json!({ "top1": rows.last().map(|row| row["top1"].clone()), "results": rows });
+    record::of_sets(FEWSHOT, settings, sets, results)
+}
+
+fn table(args: &FewShotArgs, sets: &Sets, results: &[(Shots, FewShotResult)]) -> String {
     let judged = count(sets.judged(), "held-out image");
     let mut text = format!("few-shot on {judged}, {}, strength {}\n", sets.precision(), args.strength);
     text += "  learnt from     splits   top-1 %\n";
@@ -121,5 +123,5 @@ fn report(args: &FewShotArgs, sets: &Sets, results: &[(Shots, FewShotResult)]) -
         }
         text.push('\n');
     }
-    output::result(&text)
+    text
 }

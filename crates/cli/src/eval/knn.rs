@@ -7,8 +7,9 @@ use eval::{KnnOptions, KnnResult, Place, knn};
 use serde_json::json;
 use text::count;
 
-use super::record::{self, Evaluation};
+use super::record::{self, Evaluation, Judgement};
 use super::sets;
+use super::shelf::Shelf;
 use crate::args::KnnArgs;
 use crate::error::CliError;
 use crate::output;
@@ -34,9 +35,9 @@ fn list(ks: &[usize]) -> String {
     ks.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Classifies, and prints the accuracy for each number of neighbours.
-pub fn run(args: &KnnArgs) -> Result<(), CliError> {
-    let opened = sets::open(&args.sets, args.split)?;
+/// Classifies: an accuracy for each number of neighbours.
+pub fn judge(args: &KnnArgs, shelf: &Shelf) -> Result<Judgement, CliError> {
+    let opened = sets::open(&args.sets, args.split, shelf)?;
     let is_leave_one_out = !opened.has_test();
     let most = |images: usize| images.saturating_sub(usize::from(is_leave_one_out));
     let train_images = opened.train_images();
@@ -62,26 +63,24 @@ pub fn run(args: &KnnArgs) -> Result<(), CliError> {
         Some(test) => knn::classify(bank, &test.features, &options, place)?,
         None => knn::leave_one_out(bank, &options, place)?,
     };
-    if args.json {
-        let rows: Vec<_> = results.iter().map(|r| json!({ "k": r.k, "top1": r.top1, "top5": r.top5 })).collect();
-        let results = json!({
-            "protocol": if is_leave_one_out { "leave-one-out" } else { "held-out" },
-            "temperature": args.temperature, "copies": copies.map(|copies| copies.found), "results": rows,
-        });
-        let settings = json!({ "k": options.ks, "temperature": args.temperature });
-        return output::json(&record::of_sets(KNN, settings, &sets, results));
-    }
+    let rows: Vec<_> = results.iter().map(|r| json!({ "k": r.k, "top1": r.top1, "top5": r.top5 })).collect();
+    let found = json!({
+        "protocol": if is_leave_one_out { "leave-one-out" } else { "held-out" },
+        "temperature": args.temperature, "copies": copies.map(|copies| copies.found), "results": rows,
+    });
+    let settings = json!({ "k": options.ks, "temperature": args.temperature });
+    let record = record::of_sets(KNN, settings, &sets, found);
     let (neighbors, judged) = (bank.len(), sets.judged());
     let how = match is_leave_one_out {
         false => format!("{} by {}", count(judged, "held-out image"), count(neighbors, "training image")),
         true => format!("{}, each by all others", count(judged, "image")),
     };
     let (features, temperature) = (sets.precision(), args.temperature);
-    let mut text = format!("kNN on {how}, {features}, temperature {temperature}\n      k  top-1 %  top-5 %\n");
+    let mut table = format!("kNN on {how}, {features}, temperature {temperature}\n      k  top-1 %  top-5 %\n");
     for KnnResult { k, top1, top5 } in results {
-        text += &format!("{k:7}  {top1:7.2}  {top5:7.2}\n");
+        table += &format!("{k:7}  {top1:7.2}  {top5:7.2}\n");
     }
-    output::result(&text)
+    Ok(Judgement { record, table })
 }
 
 #[cfg(test)]

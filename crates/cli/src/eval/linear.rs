@@ -6,8 +6,9 @@ use eval::linear::{LinearProgress, ProbeImages, probe, probe_images};
 use eval::{EvalError, LinearOptions, LinearResult, Network, Place, Pooling, ReadOptions};
 use serde_json::{Value, json};
 
-use super::record::{self, Evaluation};
+use super::record::{self, Evaluation, Judgement};
 use super::sets::{self, Provenance, Seen};
+use super::shelf::Shelf;
 use crate::args::LinearArgs;
 use crate::error::CliError;
 use crate::features::{extract_pooled, orientation};
@@ -16,8 +17,8 @@ use crate::progress::{Console, Meter};
 
 const LINEAR: Evaluation = Evaluation { name: "linear", version: 1 };
 
-/// Trains, judges and prints.
-pub fn run(args: &LinearArgs) -> Result<(), CliError> {
+/// Trains and judges.
+pub fn judge(args: &LinearArgs, shelf: &Shelf) -> Result<Judgement, CliError> {
     let rates = match (&args.rates[..], args.ibot_rates) {
         (_, true) => LinearOptions::ibot_rates(),
         ([], false) => LinearOptions::default().rates,
@@ -26,7 +27,7 @@ pub fn run(args: &LinearArgs) -> Result<(), CliError> {
     let (epochs, batch_size) = (args.epochs as usize, args.step_images as usize);
     let options = LinearOptions { rates, epochs, batch_size, seed: args.seed, ..Default::default() };
     options.check()?;
-    let opened = sets::open(&args.sets, None)?;
+    let opened = sets::open(&args.sets, None, shelf)?;
     if !opened.has_test() {
         return Err(EvalError::Empty { which: "test" }.into());
     }
@@ -53,10 +54,8 @@ pub fn run(args: &LinearArgs) -> Result<(), CliError> {
     let result = watched(&options, sets.train.features.len(), |watch| {
         probe(&sets.train.features, &test.features, &options, Place::new(&sets.host, &sets.device), watch)
     })?;
-    if args.json {
-        return output::json(&record::of_sets(LINEAR, settings, &sets, object(&result)));
-    }
-    print(&result, sets.train.features.len(), test.features.len(), &sets.precision())
+    let table = table(&result, sets.train.features.len(), test.features.len(), &sets.precision());
+    Ok(Judgement { record: record::of_sets(LINEAR, settings, &sets, object(&result)), table })
 }
 
 /// On random views: training features are computed anew in every epoch.
@@ -66,7 +65,7 @@ fn augmented(
     settings: Value,
     seen: Seen<'_>,
     host: &tensor::Device,
-) -> Result<(), CliError> {
+) -> Result<Judgement, CliError> {
     let Seen { weights, device, spec, input, workers, train, test } = seen;
     let Some(test) = test else { return Err(EvalError::Empty { which: "test" }.into()) };
     let held_out = extract_pooled(weights, &**test, input, args.pooling.pooling(), workers, device)?;
@@ -89,15 +88,13 @@ fn augmented(
     }
     let (trained, tested) = (train.len() - skipped.len(), held_out.features.len());
     let from = Provenance::of_network(weights, device, spec, &[("train", &**train), ("test", &**test)]);
-    if args.json {
-        let mut object = record::object(LINEAR, settings, &from, object(&result));
-        object["train_images"] = json!(trained);
-        object["test_images"] = json!(tested);
-        object["skipped"] = json!(skipped.len() + held_out.skipped.len());
-        return output::json(&object);
-    }
+    let mut record = record::object(LINEAR, settings, &from, object(&result));
+    record["train_images"] = json!(trained);
+    record["test_images"] = json!(tested);
+    record["skipped"] = json!(skipped.len() + held_out.skipped.len());
     let precision = from.precision.as_deref().unwrap_or("f32");
-    print(&result, trained, tested, &format!("random views, features in {precision}"))
+    let table = table(&result, trained, tested, &format!("random views, features in {precision}"));
+    Ok(Judgement { record, table })
 }
 
 /// Runs a probe with a progress bar.
@@ -140,7 +137,7 @@ fn object(result: &LinearResult) -> Value {
     })
 }
 
-fn print(result: &LinearResult, trained: usize, tested: usize, how: &str) -> Result<(), CliError> {
+fn table(result: &LinearResult, trained: usize, tested: usize, how: &str) -> String {
     let (train, test) = (text::count(trained, "training image"), text::count(tested, "held-out image"));
     let mut text = format!("linear classifiers on {train}, judged on {test}, {how}\n");
     text += "         rate  best epoch  top-1 %  top-5 %  last top-1 %\n";
@@ -151,5 +148,5 @@ fn print(result: &LinearResult, trained: usize, tested: usize, how: &str) -> Res
             rate.rate, rate.epoch, rate.top1, rate.top5, rate.last_top1
         );
     }
-    output::result(&text)
+    text
 }

@@ -8,9 +8,9 @@ use tensor::Device;
 use vmf::{Assignment, FitOptions, MixtureFit, VmfMixture};
 
 use super::head::Head;
-use super::record::{self, Evaluation};
+use super::record::{self, Evaluation, Judgement};
 use super::sets::{self, Sets};
-
+use super::shelf::Shelf;
 use crate::args::{AssignmentArg, MixtureArgs};
 use crate::error::CliError;
 use crate::output;
@@ -28,9 +28,9 @@ struct Row {
     test: Option<mixture::MixtureScore>,
 }
 
-/// Fits, judges and prints.
-pub fn run(args: &MixtureArgs) -> Result<(), CliError> {
-    let opened = sets::open(&args.sets, None)?;
+/// Fits and judges.
+pub fn judge(args: &MixtureArgs, shelf: &Shelf) -> Result<Judgement, CliError> {
+    let opened = sets::open(&args.sets, None, shelf)?;
     let run_head = match (opened.seen(), &args.sets.weights) {
         (Some(seen), Some(given)) => Some(Head::as_mixture(given, seen.weights, seen.device)?),
         _ => None,
@@ -72,7 +72,7 @@ pub fn run(args: &MixtureArgs) -> Result<(), CliError> {
         "shared_kappa": args.shared_kappa, "starts": args.starts, "iterations": args.iterations,
         "tolerance": options.tolerance, "largest_kappa": args.largest_kappa, "seed": args.seed,
     });
-    print(args, settings, &sets, &rows)
+    Ok(Judgement { record: record(settings, &sets, &rows), table: table(&sets, &rows) })
 }
 
 /// The mixture that fits the training features best.
@@ -123,28 +123,31 @@ fn score(score: &mixture::MixtureScore) -> Value {
     })
 }
 
-fn print(args: &MixtureArgs, settings: Value, sets: &Sets, rows: &[Row]) -> Result<(), CliError> {
-    let kappas = |row: &Row| {
-        let pairs = row.fitted.kappas().iter().zip(row.fitted.weights()).filter(|(_, weight)| **weight > 0.0);
-        let mut kappas: Vec<f64> = pairs.map(|(kappa, _)| *kappa).collect();
-        kappas.sort_by(f64::total_cmp);
-        [0, kappas.len() / 2, kappas.len().saturating_sub(1)].map(|at| kappas.get(at).copied().unwrap_or(f64::NAN))
+/// The smallest, the median and the largest concentration of components that have a weight.
+fn kappas(row: &Row) -> [f64; 3] {
+    let pairs = row.fitted.kappas().iter().zip(row.fitted.weights()).filter(|(_, weight)| **weight > 0.0);
+    let mut kappas: Vec<f64> = pairs.map(|(kappa, _)| *kappa).collect();
+    kappas.sort_by(f64::total_cmp);
+    [0, kappas.len() / 2, kappas.len().saturating_sub(1)].map(|at| kappas.get(at).copied().unwrap_or(f64::NAN))
+}
+
+fn record(settings: Value, sets: &Sets, rows: &[Row]) -> Value {
+    let row = |row: &Row| {
+        let [smallest, median, largest] = kappas(row);
+        json!({
+            "sphere": row.sphere, "mixture": row.mixture, "dimension": row.fitted.dimension(),
+            "components": row.fitted.components(),
+            "kappa": { "smallest": smallest, "median": median, "largest": largest },
+            "iterations": row.fit.as_ref().map(|fit| fit.objective.len() - 1),
+            "converged": row.fit.as_ref().map(|fit| fit.converged),
+            "train": score(&row.train), "test": row.test.as_ref().map(score),
+        })
     };
-    if args.json {
-        let row = |row: &Row| {
-            let [smallest, median, largest] = kappas(row);
-            json!({
-                "sphere": row.sphere, "mixture": row.mixture, "dimension": row.fitted.dimension(),
-                "components": row.fitted.components(),
-                "kappa": { "smallest": smallest, "median": median, "largest": largest },
-                "iterations": row.fit.as_ref().map(|fit| fit.objective.len() - 1),
-                "converged": row.fit.as_ref().map(|fit| fit.converged),
-                "train": score(&row.train), "test": row.test.as_ref().map(score),
-            })
-        };
-        let results = json!({ "results": rows.iter().map(row).collect::<Vec<_>>() });
-        return output::json(&record::of_sets(MIXTURE, settings, sets, results));
-    }
+    let results = json!({ "results": rows.iter().map(row).collect::<Vec<_>>() });
+    record::of_sets(MIXTURE, settings, sets, results)
+}
+
+fn table(sets: &Sets, rows: &[Row]) -> String {
     let judged = if sets.test.is_some() { "held-out" } else { "the same" };
     let mut text = format!(
         "mixtures fitted to {} and judged on {}, {}\nsphere    mixture                     components  median kappa  \
@@ -169,5 +172,5 @@ fn print(args: &MixtureArgs, settings: Value, sets: &Sets, rows: &[Row]) -> Resu
             of(on.agreement.map(|a| a.nmi)),
         );
     }
-    output::result(&text)
+    text
 }

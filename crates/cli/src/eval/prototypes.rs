@@ -1,105 +1,79 @@
 //! `eval prototypes`: duplicates, the void set, use and concentration of a head's prototypes.
 
-use std::path::Path;
-use std::sync::Arc;
-
-use data::Source;
-use eval::Pooling;
 use eval::prototypes::{Assignments, Duplicates, Spread, VoidSet, assign, duplicates};
+use eval::{EvalError, Features, Pooling, stored};
 use serde_json::{Map, Value, json};
-use tensor::Device;
 use text::{count, thousands};
 
 use super::head::Head;
-use super::record::{self, Evaluation};
+use super::record::{self, Evaluation, Judgement};
 use super::sets::Provenance;
-use crate::args::{PrototypesArgs, PrototypesSettings, SplitArg};
+use super::shelf::Shelf;
+use crate::args::PrototypesArgs;
 use crate::error::CliError;
-use crate::features::extract_pooled;
-use crate::images;
-use crate::output;
+use crate::features::Wanted;
 use crate::progress::Pass;
-use crate::weights::{self, Weights};
 
 const PROTOTYPES: Evaluation = Evaluation { name: "prototypes", version: 2 };
 
 /// Looks at the prototypes, and at what images choose.
-pub fn run(args: &PrototypesArgs) -> Result<(), CliError> {
-    let found = look(&args.weights, args.data.as_deref().map(|data| (data, args.split)), &args.how)?;
-    if args.json {
-        return output::json(&found.json());
-    }
-    output::result(&in_words(&found))
-}
-
-/// What was found, and in what.
-pub struct Found<'a> {
-    weights: Weights,
-    device: Device,
-    data: Option<(&'a str, SplitArg, Arc<dyn Source>)>,
-    head: Head,
-    thresholds: Vec<f64>,
-    duplicates: Vec<Duplicates>,
-    chosen: Option<Assignments>,
-    void: Option<VoidSet>,
-    kappa: Option<Spread>,
-}
-
-/// Looks at the prototypes of a network, and at what the images of a source choose.
-pub fn look<'a>(
-    path: &Path,
-    data: Option<(&'a str, SplitArg)>,
-    how: &PrototypesSettings,
-) -> Result<Found<'a>, CliError> {
-    let device = how.inference.open()?;
-    let weights = weights::load(path, &how.input.network, &device)?;
-    let head = Head::load(path, &weights, &how.head, &device)?;
-    let open = |(spec, split)| Ok::<_, CliError>((spec, split, images::open_chosen(spec, split)?));
-    let data = data.map(open).transpose()?;
-    let host = how.inference.machine.host(&device)?;
-    let mut thresholds = how.thresholds.clone();
+pub fn judge(args: &PrototypesArgs, shelf: &Shelf) -> Result<Judgement, CliError> {
+    let device = args.how.inference.open()?;
+    let weights = shelf.weights(&args.weights, &args.how.input.network, &device)?;
+    let head = Head::load(&args.weights, &weights, &args.how.head, &device)?;
+    let source = args.data.as_ref().map(|spec| shelf.images(spec, args.split)).transpose()?;
+    let host = args.how.inference.machine.host(&device)?;
+    let mut thresholds = args.how.thresholds.clone();
     thresholds.sort_by(f64::total_cmp);
     thresholds.dedup();
     let mut pass = Pass::new("prototype", head.lengths.len());
-    let duplicates = duplicates(&head.directions, &thresholds, &host, &mut |done, total| pass.show(done, total))?;
-    let chosen = match &data {
-        None => None,
-        Some((_, _, source)) => {
-            let workers = how.inference.machine.thread_count()?;
-            let features =
-                extract_pooled(&weights, &**source, &how.input, Pooling::default(), workers, &device)?.features;
-            let mut pass = Pass::new("image", features.len());
-            let mut progress = |done, total| pass.show(done, total);
-            Some(assign(&head.loaded, head.kind(), head.temperature, &features, &device, &mut progress)?)
+    let found = duplicates(&head.directions, &thresholds, &host, &mut |done, total| pass.show(done, total))?;
+    let files = args.features.as_deref().map(|path| Ok::<_, EvalError>((path, stored::read(path)?))).transpose()?;
+    let from = match &files {
+        Some((path, stored)) => Provenance::of_files(&[("data", path, stored)]).by(&weights)?,
+        None => {
+            let sources: Vec<_> = source.iter().map(|source| ("data", &**source)).collect();
+            Provenance::of_network(&weights, &device, args.data.as_deref().unwrap_or_default(), &sources)
+        }
+    };
+    let assigned = |features: &Features| {
+        let mut pass = Pass::new("image", features.len());
+        let mut progress = |done, total| pass.show(done, total);
+        assign(&head.loaded, head.kind(), head.temperature, features, &device, &mut progress)
+    };
+    let chosen = match (&source, &files) {
+        (None, None) => None,
+        (None, Some((_, stored))) => Some(assigned(&stored.features)?),
+        (Some(source), _) => {
+            let workers = args.how.inference.machine.thread_count()?;
+            let wanted = Wanted::of(&weights, &args.how.input, workers, &device);
+            Some(assigned(&shelf.set(&wanted, &**source, Pooling::default())?.features)?)
         }
     };
     let kappa: Vec<f64> = head.lengths.iter().map(|length| length / head.temperature).collect();
     let kappa = Spread::of(&kappa);
-    let void = chosen.as_ref().zip(duplicates.first()).map(|(chosen, set)| VoidSet::of(set, &head.directions, chosen));
-    Ok(Found { weights, device, data, head, thresholds, duplicates, chosen, void, kappa })
+    let void = chosen.as_ref().zip(found.first()).map(|(chosen, set)| VoidSet::of(set, &head.directions, chosen));
+    let mut settings = head.settings();
+    settings["thresholds"] = json!(thresholds);
+    settings["split"] = json!(args.data.is_some().then(|| format!("{:?}", args.split).to_lowercase()));
+    let results = in_json(&head, &found, chosen.as_ref(), void.as_ref(), kappa.as_ref());
+    let record = record::object(PROTOTYPES, settings, &from, results);
+    let table = in_words(&head, &found, chosen.as_ref(), void.as_ref(), kappa.as_ref());
+    Ok(Judgement { record, table })
 }
 
-impl Found<'_> {
-    /// The result as one object.
-    pub fn json(&self) -> Value {
-        let sources: Vec<_> = self.data.iter().map(|(_, _, source)| ("data", &**source)).collect();
-        let spec = self.data.as_ref().map_or("", |(spec, _, _)| spec);
-        let from = Provenance::of_network(&self.weights, &self.device, spec, &sources);
-        let mut settings = self.head.settings();
-        settings["thresholds"] = json!(self.thresholds);
-        settings["split"] = json!(self.data.as_ref().map(|(_, split, _)| format!("{split:?}").to_lowercase()));
-        record::object(PROTOTYPES, settings, &from, in_json(self))
-    }
-}
-
-fn in_json(found: &Found<'_>) -> Value {
-    let Found { head, duplicates, chosen, void, kappa, .. } = found;
-    let chosen = chosen.as_ref();
+fn in_json(
+    head: &Head,
+    found: &[Duplicates],
+    chosen: Option<&Assignments>,
+    void: Option<&VoidSet>,
+    kappa: Option<&Spread>,
+) -> Value {
     let by_threshold = |value: &dyn Fn(&Duplicates) -> usize| {
-        let entries = duplicates.iter().map(|set| (set.threshold.to_string(), json!(value(set))));
+        let entries = found.iter().map(|set| (set.threshold.to_string(), json!(value(set))));
         Value::Object(entries.collect::<Map<_, _>>())
     };
-    let spread = kappa.as_ref().map(|spread| {
+    let spread = kappa.map(|spread| {
         let quantiles: Map<String, Value> =
             spread.quantiles.iter().map(|(share, value)| (share.to_string(), json!(value))).collect();
         let bins: Vec<Value> =
@@ -117,15 +91,20 @@ fn in_json(found: &Found<'_>) -> Value {
         "used": chosen.map(Assignments::used),
         "perplexity": chosen.map(Assignments::perplexity),
         "entropy": chosen.map(|chosen| chosen.entropy),
-        "void": void.as_ref().map(|void| json!({
+        "void": void.map(|void| json!({
             "members": void.members, "cosine_with_mean": void.cosine, "images": void.images, "is_void": void.is_void(),
         })),
         "kappa": spread,
     })
 }
 
-fn in_words(found: &Found<'_>) -> String {
-    let Found { head, duplicates, chosen, void, kappa, .. } = found;
+fn in_words(
+    head: &Head,
+    found: &[Duplicates],
+    chosen: Option<&Assignments>,
+    void: Option<&VoidSet>,
+    kappa: Option<&Spread>,
+) -> String {
     let (total, p) = (head.lengths.len(), head.loaded.config.bottleneck);
     let mut text = format!(
         "{} in {p} dimensions (prototypes {}, tau {})\n  cosine above   unique  largest set  components  largest component\n",
@@ -133,7 +112,7 @@ fn in_words(found: &Found<'_>) -> String {
         head.prototypes,
         head.temperature
     );
-    for set in duplicates {
+    for set in found {
         let (largest, components) = (thousands(set.largest.len() as u64), thousands(set.components as u64));
         let (unique, component) = (thousands(set.unique as u64), thousands(set.largest_component as u64));
         text += &format!("  {:12} {unique:>8} {largest:>12} {components:>11} {component:>18}\n", set.threshold);

@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::sets::{Provenance, Sets};
 use crate::description;
+use crate::error::CliError;
+use crate::output;
 
 /// An evaluation: its name, and a version that changes whenever the same input would give another number.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +20,22 @@ pub struct Evaluation {
     pub name: &'static str,
     /// Counted from 1.
     pub version: u32,
+}
+
+/// What a protocol found.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    /// For programs: one object.
+    pub record: Value,
+    /// For people: a table.
+    pub table: String,
+}
+
+impl Judgement {
+    /// Prints the one or the other.
+    pub fn print(&self, is_json: bool) -> Result<(), CliError> {
+        if is_json { output::json(&self.record) } else { output::result(&self.table) }
+    }
 }
 
 /// The result as one JSON object. What `results` holds stands at the top, beside what there is to say of the evaluation, its

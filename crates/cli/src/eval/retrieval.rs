@@ -5,21 +5,24 @@ use std::path::Path;
 
 use data::Source;
 use eval::memory::{Kept, estimate_features};
-use eval::retrieval::{Benchmark, DEPTHS, GroundTruth, Part, Ranking, Score, SearchOptions, describe_images, score};
-use eval::{EvalError, Features, Network, Pooling, Preparation, ReadOptions, ReadProgress};
+use eval::retrieval::{
+    Benchmark, DEPTHS, GroundTruth, Part, Ranking, Score, SearchOptions, describe_images, of_images, score,
+};
+use eval::{EvalError, Features, Network, Pooling, Preparation, ReadOptions, ReadProgress, stored};
 use serde_json::{Map, Value, json};
 use tensor::{CpuOptions, Device};
 use text::count;
 
-use super::record::{self, Evaluation};
+use super::record::{self, Evaluation, Judgement};
 use super::sets::Provenance;
+use super::shelf::Shelf;
 use crate::args::RetrievalArgs;
 use crate::device;
 use crate::error::CliError;
 use crate::memory;
 use crate::output;
 use crate::progress::{Console, Meter};
-use crate::weights::{self, Weights};
+use crate::weights::Weights;
 
 const RETRIEVAL: Evaluation = Evaluation { name: "retrieval", version: 1 };
 /// The most pixels of a side, as DINO has it for Paris.
@@ -27,34 +30,53 @@ const SIDE: usize = 512;
 /// Tokens that go through the network at once.
 const TOKENS: usize = 16_384;
 
-/// Ranks, or reads a ranking, and prints its score.
-pub fn run(args: &RetrievalArgs) -> Result<(), CliError> {
+/// Ranks, or reads a ranking, and scores it.
+pub fn judge(args: &RetrievalArgs, shelf: &Shelf) -> Result<Judgement, CliError> {
     let truth = GroundTruth::read(&args.gnd).map_err(EvalError::from)?;
     let gnd = json!({ "file": text::shown(&args.gnd).to_string(), "digest": record::file_digest(&args.gnd) });
-    match (&args.ranks, &args.weights, &args.data) {
-        (None, Some(weights), Some(folder)) => of_network(args, &truth, gnd, weights, folder),
+    let threads = args.inference.machine.thread_count()?;
+    let host = || Device::cpu(CpuOptions { threads, ..Default::default() });
+    match (&args.ranks, &args.weights, &args.data, &args.database, &args.queries) {
+        (None, Some(weights), Some(folder), ..) => of_network(args, &truth, gnd, (weights, folder), shelf),
+        (None, .., Some(database), Some(queries)) => of_stored(&truth, gnd, database, queries, &host()?),
         (ranks, ..) => {
             // The command line is refused where neither is given.
             let ranks = ranks.as_deref().unwrap_or(Path::new(""));
-            let threads = args.inference.machine.thread_count()?;
-            let host = Device::cpu(CpuOptions { threads, ..Default::default() })?;
+            let host = host()?;
             let ranking = Ranking::read(ranks, &truth).map_err(EvalError::from)?;
             let from = Provenance::new(vec![
                 ("ranks", json!(text::shown(ranks).to_string())),
                 ("ranks_digest", json!(record::file_digest(ranks))),
             ]);
-            print(args.json, &truth, &score(&truth, &ranking, &host), json!({ "gnd": gnd }), &from)
+            Ok(judged(&truth, &score(&truth, &ranking, &host), json!({ "gnd": gnd }), &from))
         }
     }
+}
+
+/// Features that were stored.
+fn of_stored(
+    truth: &GroundTruth,
+    gnd: Value,
+    database: &Path,
+    queries: &Path,
+    host: &Device,
+) -> Result<Judgement, CliError> {
+    let stored = [stored::read(database)?, stored::read(queries)?];
+    let found = of_images(&stored[0], truth.database.iter().map(String::as_str)).map_err(EvalError::from)?;
+    let asked =
+        of_images(&stored[1], truth.queries.iter().map(|query| query.name.as_str())).map_err(EvalError::from)?;
+    let ranking = Ranking::by_similarity(&found, &asked, host)?;
+    let from = Provenance::of_files(&[("database", database, &stored[0]), ("queries", queries, &stored[1])]);
+    Ok(judged(truth, &score(truth, &ranking, host), json!({ "gnd": gnd }), &from))
 }
 
 fn of_network(
     args: &RetrievalArgs,
     truth: &GroundTruth,
     gnd: Value,
-    path: &Path,
-    folder: &Path,
-) -> Result<(), CliError> {
+    (path, folder): (&Path, &Path),
+    shelf: &Shelf,
+) -> Result<Judgement, CliError> {
     let side = match args.network.image_size {
         None => SIDE,
         Some((height, width)) if height == width => height,
@@ -68,7 +90,7 @@ fn of_network(
     let device = args.inference.open()?;
     // Of the image's size nothing is said here: each has its own.
     let asked = crate::args::NetworkArgs { image_size: None, ..args.network.clone() };
-    let weights = weights::load(path, &asked, &device)?;
+    let weights = shelf.weights(path, &asked, &device)?;
     let workers = args.inference.machine.thread_count()?.unwrap_or(ReadOptions::default().workers);
     let options = SearchOptions { side, is_multi_scale: !args.single_scale, orientation: args.orientation, workers };
     check_memory(&weights, &options, truth, &device)?;
@@ -84,7 +106,7 @@ fn of_network(
         "gnd": gnd, "image_size": side, "scales": if args.single_scale { 1 } else { 3 },
         "crop_queries": args.crop_queries, "orientation": args.orientation.name(),
     });
-    print(args.json, truth, &score(truth, &ranking, &host), settings, &from)
+    Ok(judged(truth, &score(truth, &ranking, &host), settings, &from))
 }
 
 fn check_memory(
@@ -135,26 +157,17 @@ fn describe(
     Ok(described.features)
 }
 
-fn print(
-    is_json: bool,
-    truth: &GroundTruth,
-    scores: &[Score],
-    settings: Value,
-    from: &Provenance,
-) -> Result<(), CliError> {
-    if is_json {
-        let mut results = Map::new();
-        for score in scores {
-            let mp = score
-                .mp
-                .map(|mp| Value::Object(DEPTHS.iter().map(usize::to_string).zip(mp.map(Value::from)).collect()));
-            let object = json!({ "map": score.map, "mp": mp, "aps": score.aps });
-            results.insert(score.difficulty.name().to_owned(), object);
-        }
-        results.insert("database".to_owned(), json!(truth.database.len()));
-        results.insert("queries".to_owned(), json!(truth.queries.len()));
-        return output::json(&record::object(RETRIEVAL, settings, from, Value::Object(results)));
+fn judged(truth: &GroundTruth, scores: &[Score], settings: Value, from: &Provenance) -> Judgement {
+    let mut results = Map::new();
+    for score in scores {
+        let mp =
+            score.mp.map(|mp| Value::Object(DEPTHS.iter().map(usize::to_string).zip(mp.map(Value::from)).collect()));
+        let object = json!({ "map": score.map, "mp": mp, "aps": score.aps });
+        results.insert(score.difficulty.name().to_owned(), object);
     }
+    results.insert("database".to_owned(), json!(truth.database.len()));
+    results.insert("queries".to_owned(), json!(truth.queries.len()));
+    let record = record::object(RETRIEVAL, settings, from, Value::Object(results));
     let percent = |share: Option<f64>| share.map_or("      -".to_owned(), |share| format!("{:7.2}", 100.0 * share));
     let depths: Vec<String> = DEPTHS.iter().map(|depth| format!("  mP@{depth:<3}")).collect();
     let (images, queries) = (count(truth.database.len(), "image"), count(truth.queries.len(), "query image"));
@@ -163,5 +176,5 @@ fn print(
         let mp: String = (0..DEPTHS.len()).map(|at| format!(" {}", percent(score.mp.map(|mp| mp[at])))).collect();
         text += &format!("  {:6} {}{mp}\n", score.difficulty.name(), percent(score.map));
     }
-    output::result(&text)
+    Judgement { record, table: text }
 }

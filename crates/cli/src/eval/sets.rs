@@ -3,29 +3,31 @@
 //! [`open`] finds out what there is, so that settings can be checked against it; [`Opened::compute`] does what takes time.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use data::source::{Published, PublishedSets};
-use data::{Copies, OpenError, Source, Split};
-use eval::{EvalError, Features, Pooling, StoredFeatures, is_labelled, stored};
+use data::{Copies, Source};
+use eval::{EvalError, Features, InputSpec, Pooling, StoredFeatures, is_labelled, stored};
 use serde_json::{Value, json};
 use tensor::Device;
 
+use super::shelf::Shelf;
 use crate::args::{InputArgs, SetsArgs, SplitArg};
 use crate::description;
 use crate::device;
 use crate::error::CliError;
-use crate::features::{extract, extract_pooled};
+use crate::features::Wanted;
 use crate::images;
-use crate::weights::{self, Weights};
+use crate::weights::Weights;
 
 /// How a source's remark begins, or what it says, where it is about labels that cannot be used.
 const REASONS: [&str; 4] = ["labels are not used", "no labels are used", "no labels:", "have no labels"];
 
 /// What is there to be judged, before anything is computed.
-#[derive(Debug)]
 pub struct Opened<'a> {
     what: What<'a>,
+    shelf: &'a Shelf,
     host: Device,
     device: Device,
 }
@@ -51,7 +53,8 @@ pub struct Seen<'a> {
 
 enum What<'a> {
     Images {
-        weights: Box<Weights>,
+        weights: Rc<Weights>,
+        seen: InputSpec,
         spec: &'a str,
         input: &'a InputArgs,
         workers: Option<usize>,
@@ -64,12 +67,6 @@ enum What<'a> {
         validation: Option<(PathBuf, Box<StoredFeatures>)>,
         test: Option<(PathBuf, Box<StoredFeatures>)>,
     },
-}
-
-impl std::fmt::Debug for What<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if matches!(self, What::Images { .. }) { "images" } else { "stored features" })
-    }
 }
 
 /// The features of one set.
@@ -85,15 +82,23 @@ pub struct Set {
     pub skipped: usize,
 }
 
+impl Set {
+    /// The same images, and no features.
+    pub(super) fn like(&self) -> Self {
+        let (names, class_names) = (self.names.clone(), self.class_names.clone());
+        Self { features: Features::default(), names, class_names, skipped: self.skipped }
+    }
+}
+
 /// Training and test sets.
 #[derive(Debug)]
 pub struct Sets {
     /// What is learnt from.
-    pub train: Set,
+    pub train: Rc<Set>,
     /// What settings are chosen on; none where the data has nothing for that.
-    pub validation: Option<Set>,
+    pub validation: Option<Rc<Set>>,
     /// What is held out; none where the data has nothing held out.
-    pub test: Option<Set>,
+    pub test: Option<Rc<Set>>,
     /// Where they come from.
     pub from: Provenance,
     /// Where to compute with them: the processor, with the threads that were asked for.
@@ -131,25 +136,35 @@ impl Provenance {
         Self { entries, precision: Some(precision.to_owned()) }
     }
 
-    /// Of stored features: their files, what they hold, and what they say of their weights.
-    fn of_stored(
-        train: &(PathBuf, Box<StoredFeatures>),
-        validation: Option<&(PathBuf, Box<StoredFeatures>)>,
-        test: Option<&(PathBuf, Box<StoredFeatures>)>,
-    ) -> Self {
-        let shown = |(path, _): &(PathBuf, Box<StoredFeatures>)| text::shown(path).to_string();
-        let mut digests = serde_json::Map::from_iter([("train".to_owned(), digest(train.1.digest))]);
-        digests.extend(validation.map(|validation| ("validation".to_owned(), digest(validation.1.digest))));
-        digests.extend(test.map(|test| ("test".to_owned(), digest(test.1.digest))));
-        let said = |key: &str| train.1.metadata.get(key).cloned();
+    /// Of stored features, by what they are taken as: their files, what they hold, and what the first says of its weights.
+    pub fn of_files(files: &[(&str, &Path, &StoredFeatures)]) -> Self {
+        let paths: serde_json::Map<String, Value> =
+            files.iter().map(|(name, path, _)| ((*name).to_owned(), json!(text::shown(path).to_string()))).collect();
+        let digests: serde_json::Map<String, Value> =
+            files.iter().map(|(name, _, stored)| ((*name).to_owned(), digest(stored.digest))).collect();
+        let said = |key: &str| files.first().and_then(|(.., stored)| stored.metadata.get(key).cloned());
         let entries = vec![
             ("weights", Value::Null),
             ("weights_digest", json!(said("weights_hash"))),
-            ("data", json!({ "train": shown(train), "test": test.map(shown) })),
+            ("data", Value::Object(paths)),
             ("data_digest", Value::Object(digests)),
             ("precision", json!(said("precision"))),
         ];
         Self { entries, precision: said("precision") }
+    }
+
+    /// The same of stored features, beside these weights, whose network has to be the one that computed them; a file need not say.
+    pub fn by(mut self, weights: &Weights) -> Result<Self, CliError> {
+        let digest = json!(description::weights_digest(weights));
+        for (key, value) in &mut self.entries {
+            match *key {
+                "weights" => *value = json!(text::shown(&weights.path).to_string()),
+                "weights_digest" if !value.is_null() && *value != digest => return Err(CliError::OtherNetwork),
+                "weights_digest" => *value = digest.clone(),
+                _ => {}
+            }
+        }
+        Ok(self)
     }
 
     pub(super) fn to_json(&self) -> Value {
@@ -163,7 +178,7 @@ fn digest(digest: u64) -> Value {
 
 /// Opens what is to be judged. With a `split` those images alone, and nothing held out; otherwise training images, and the
 /// held-out ones where there are any.
-pub fn open<'a>(args: &'a SetsArgs, split: Option<SplitArg>) -> Result<Opened<'a>, CliError> {
+pub fn open<'a>(args: &'a SetsArgs, split: Option<SplitArg>, shelf: &'a Shelf) -> Result<Opened<'a>, CliError> {
     let machine = &args.inference.machine;
     let (Some(path), Some(spec)) = (&args.weights, &args.data) else {
         // One of the two pairs is given: the command line is refused otherwise.
@@ -172,18 +187,13 @@ pub fn open<'a>(args: &'a SetsArgs, split: Option<SplitArg>) -> Result<Opened<'a
         let test = args.test.as_ref().map(read).transpose()?;
         let device = args.inference.open()?;
         let host = machine.host(&device)?;
-        return Ok(Opened { what: What::Stored { train, validation: None, test }, host, device });
+        return Ok(Opened { what: What::Stored { train, validation: None, test }, shelf, host, device });
     };
     let device = args.inference.open()?;
-    let weights = Box::new(weights::load(path, &args.input.network, &device)?);
-    let train = images::open_chosen(spec, split.unwrap_or(SplitArg::Train))?;
-    let test = match split {
-        Some(_) => None,
-        None => match images::open(spec, Split::Test) {
-            Ok(test) => Some(test),
-            Err(OpenError::NoTestSplit { .. }) => None,
-            Err(error) => return Err(error.into()),
-        },
+    let weights = shelf.weights(path, &args.input.network, &device)?;
+    let (train, test) = match split {
+        Some(split) => (shelf.images(spec, split)?, None),
+        None => shelf.both(spec)?,
     };
     // Checked before the features are computed, which is what takes the time.
     for (which, source) in [("training", Some(&train)), ("test", test.as_ref())] {
@@ -192,21 +202,27 @@ pub fn open<'a>(args: &'a SetsArgs, split: Option<SplitArg>) -> Result<Opened<'a
         }
     }
     let (workers, host) = (machine.thread_count()?, machine.host(&device)?);
-    let what = What::Images { weights, spec, input: &args.input, workers, train, validation: None, test };
-    Ok(Opened { what, host, device })
+    let (input, seen) = (&args.input, weights.input);
+    let what = What::Images { weights, seen, spec, input, workers, train, validation: None, test };
+    Ok(Opened { what, shelf, host, device })
 }
 
 /// Opens a data set with splits of its own, in the folder that `--data` names; none for stored features.
-pub fn open_published(args: &SetsArgs, set: Published, seed: u64) -> Result<Option<Opened<'_>>, CliError> {
+pub fn open_published<'a>(
+    args: &'a SetsArgs,
+    set: Published,
+    seed: u64,
+    shelf: &'a Shelf,
+) -> Result<Option<Opened<'a>>, CliError> {
     let (Some(path), Some(spec)) = (&args.weights, &args.data) else { return Ok(None) };
     let machine = &args.inference.machine;
     let PublishedSets { train, validation, test } = set.open(Path::new(spec), seed)?;
     let device = args.inference.open()?;
-    let weights = Box::new(weights::load(path, &args.input.network, &device)?);
+    let weights = shelf.weights(path, &args.input.network, &device)?;
     let (workers, host) = (machine.thread_count()?, machine.host(&device)?);
-    let (input, test) = (&args.input, Some(test));
-    let what = What::Images { weights, spec, input, workers, train, validation, test };
-    Ok(Some(Opened { what, host, device }))
+    let (input, seen, test) = (&args.input, weights.input, Some(test));
+    let what = What::Images { weights, seen, spec, input, workers, train, validation, test };
+    Ok(Some(Opened { what, shelf, host, device }))
 }
 
 pub(super) fn check_labels(source: &dyn Source, which: &'static str) -> Result<(), CliError> {
@@ -247,8 +263,8 @@ impl Opened<'_> {
 
     /// Lets the network see images from edge to edge of their shorter side, rather than the centre of a somewhat larger one.
     pub fn seen_whole(mut self) -> Self {
-        if let What::Images { weights, .. } = &mut self.what {
-            weights.input.whole = true;
+        if let What::Images { seen, .. } = &mut self.what {
+            seen.whole = true;
         }
         self
     }
@@ -266,14 +282,6 @@ impl Opened<'_> {
         match &self.what {
             What::Images { test, .. } => test.is_some(),
             What::Stored { test, .. } => test.is_some(),
-        }
-    }
-
-    /// The network that sees the images, and where it computes; none for stored features.
-    pub fn network(&self) -> Option<(&Weights, &Device)> {
-        match &self.what {
-            What::Images { weights, .. } => Some((weights, &self.device)),
-            What::Stored { .. } => None,
         }
     }
 
@@ -302,38 +310,31 @@ impl Opened<'_> {
 
     /// Computes the features, with a progress bar.
     pub fn compute(self) -> Result<Sets, CliError> {
-        self.compute_of(None)
+        self.compute_pooled(Pooling::default())
     }
 
     /// The same of these tokens. Stored features are what they are.
     pub fn compute_pooled(self, pooling: Pooling) -> Result<Sets, CliError> {
-        self.compute_of(Some(pooling))
-    }
-
-    fn compute_of(self, pooling: Option<Pooling>) -> Result<Sets, CliError> {
-        let Self { what, host, device } = self;
+        let Self { what, shelf, host, device } = self;
         match what {
             What::Stored { train, validation, test } => {
-                let from = Provenance::of_stored(&train, validation.as_ref(), test.as_ref());
+                let files = [("train", Some(&train)), ("validation", validation.as_ref()), ("test", test.as_ref())];
+                let there = files.into_iter().filter_map(|(name, set)| Some((name, set?)));
+                let files: Vec<(&str, &Path, &StoredFeatures)> =
+                    there.map(|(name, (path, stored))| (name, path.as_path(), &**stored)).collect();
+                let from = Provenance::of_files(&files);
                 let set = |(_, stored): (PathBuf, Box<StoredFeatures>)| {
                     let StoredFeatures { features, names, class_names, .. } = *stored;
-                    Set { features, names, class_names, skipped: 0 }
+                    Rc::new(Set { features, names, class_names, skipped: 0 })
                 };
                 let (train, validation, test) = (set(train), validation.map(set), test.map(set));
-                same_classes(&train, validation.as_ref())?;
-                same_classes(&train, test.as_ref())?;
+                same_classes(&train, validation.as_deref())?;
+                same_classes(&train, test.as_deref())?;
                 Ok(Sets { train, validation, test, from, host, device })
             }
-            What::Images { weights, spec, input, workers, train, validation, test } => {
-                let set = |source: &dyn Source| -> Result<Set, CliError> {
-                    let extraction = match pooling {
-                        Some(pooling) => extract_pooled(&weights, source, input, pooling, workers, &device)?,
-                        None => extract(&weights, source, input, workers, &device)?,
-                    };
-                    let (features, skipped) = (extraction.features, extraction.skipped.len());
-                    let names = features.indices.iter().map(|&index| source.name(index)).collect();
-                    Ok(Set { features, names, class_names: source.class_names().to_vec(), skipped })
-                };
+            What::Images { weights, seen, spec, input, workers, train, validation, test } => {
+                let wanted = Wanted { weights: &weights, seen, input, workers, device: &device };
+                let set = |source: &dyn Source| shelf.set(&wanted, source, pooling);
                 let of = |source: &Option<Arc<dyn Source>>| source.as_deref().map(set).transpose();
                 let sets = (set(&*train)?, of(&validation)?, of(&test)?);
                 let sources =

@@ -10,8 +10,9 @@ use eval::{EvalError, Labelled};
 use serde_json::{Value, json};
 use text::count;
 
-use super::record::{self, Evaluation};
+use super::record::{self, Evaluation, Judgement};
 use super::sets::{self, Sets};
+use super::shelf::Shelf;
 use crate::args::TransferArgs;
 use crate::error::CliError;
 use crate::output;
@@ -28,13 +29,14 @@ fn usual_metric(set: Option<Published>) -> Metric {
     }
 }
 
-/// Chooses, fits and judges, and prints the accuracies.
-pub fn run(args: &TransferArgs) -> Result<(), CliError> {
+/// Chooses, fits and judges.
+pub fn judge(args: &TransferArgs, shelf: &Shelf) -> Result<Judgement, CliError> {
     let options = options(args);
-    let published = args.dataset.map(|set| sets::open_published(&args.sets, set, args.seed)).transpose()?.flatten();
+    let published = args.dataset.map(|set| sets::open_published(&args.sets, set, args.seed, shelf));
+    let published = published.transpose()?.flatten();
     let opened = match published {
         Some(opened) => opened,
-        None => sets::open(&args.sets, None)?.with_validation(args.validation.as_ref())?,
+        None => sets::open(&args.sets, None, shelf)?.with_validation(args.validation.as_ref())?,
     };
     if !opened.has_test() {
         return Err(EvalError::Empty { which: "test" }.into());
@@ -58,7 +60,8 @@ pub fn run(args: &TransferArgs) -> Result<(), CliError> {
         let (missed, all) = (result.fits - result.converged, count(result.fits, "fit"));
         output::note(&format!("warning: {missed} of {all} ended before their tolerances were met"));
     }
-    report(args, &options, &sets, &result, seconds)
+    let record = record(args, &options, &sets, &result, seconds);
+    Ok(Judgement { record, table: table(&options, &sets, &result) })
 }
 
 fn options(args: &TransferArgs) -> TransferOptions {
@@ -78,36 +81,32 @@ fn options(args: &TransferArgs) -> TransferOptions {
     }
 }
 
-fn report(
-    args: &TransferArgs,
-    options: &TransferOptions,
-    sets: &Sets,
-    result: &TransferResult,
-    seconds: f64,
-) -> Result<(), CliError> {
+fn record(args: &TransferArgs, options: &TransferOptions, sets: &Sets, result: &TransferResult, seconds: f64) -> Value {
+    let score = |score: &transfer::StrengthScore| {
+        let (accuracy, objective) = (score.accuracy, score.objective);
+        json!({
+            "strength": score.strength, "top1": accuracy.top1, "mean_per_class": accuracy.mean_per_class,
+            "objective": objective,
+        })
+    };
+    let scores: Vec<Value> = result.scores.iter().map(score).collect();
+    let settings = json!({
+        "select": options.selection.name(), "metric": options.metric.name(), "seed": options.seed,
+        "dataset": args.dataset.map(Published::name), "strengths": options.strengths,
+        "tolerance": options.solver.tolerance, "gap": options.solver.gap,
+        "max_iterations": options.solver.max_iterations, "intercept": true,
+    });
+    let test = &result.test;
+    let results = json!({
+        "top1": test.top1, "mean_per_class": test.mean_per_class, "accuracy": test.get(options.metric),
+        "best_strength": result.best_strength, "validation": scores, "fitted_images": result.fitted_images,
+        "fits": result.fits, "converged": result.converged, "seconds": seconds,
+    });
+    record::of_sets(TRANSFER, settings, sets, results)
+}
+
+fn table(options: &TransferOptions, sets: &Sets, result: &TransferResult) -> String {
     let (metric, TransferResult { test, best_strength, .. }) = (options.metric, result);
-    if args.json {
-        let score = |score: &transfer::StrengthScore| {
-            let (accuracy, objective) = (score.accuracy, score.objective);
-            json!({
-                "strength": score.strength, "top1": accuracy.top1, "mean_per_class": accuracy.mean_per_class,
-                "objective": objective,
-            })
-        };
-        let scores: Vec<Value> = result.scores.iter().map(score).collect();
-        let settings = json!({
-            "select": options.selection.name(), "metric": metric.name(), "seed": options.seed,
-            "dataset": args.dataset.map(Published::name), "strengths": options.strengths,
-            "tolerance": options.solver.tolerance, "gap": options.solver.gap,
-            "max_iterations": options.solver.max_iterations, "intercept": true,
-        });
-        let results = json!({
-            "top1": test.top1, "mean_per_class": test.mean_per_class, "accuracy": test.get(metric),
-            "best_strength": best_strength, "validation": scores, "fitted_images": result.fitted_images,
-            "fits": result.fits, "converged": result.converged, "seconds": seconds,
-        });
-        return output::json(&record::of_sets(TRANSFER, settings, sets, results));
-    }
     let on = match options.selection {
         Selection::CrossValidation => "5 stratified folds".to_owned(),
         Selection::HoldOut => match &sets.validation {
@@ -119,11 +118,11 @@ fn report(
     let (top1, mean) =
         (format!("top-1           {:6.2} %\n", test.top1), format!("mean per class  {:6.2} %\n", test.mean_per_class));
     let accuracies = if metric == Metric::Top1 { [top1, mean] } else { [mean, top1] }.concat();
-    output::result(&format!(
+    format!(
         "logistic regression on {judged}, learnt from {learnt}, {}\nstrength {best_strength:.3e} of {} by {on}\n{accuracies}",
         sets.precision(),
         options.strengths.len()
-    ))
+    )
 }
 
 #[cfg(test)]

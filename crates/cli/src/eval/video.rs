@@ -14,18 +14,18 @@ use serde_json::{Value, json};
 use tensor::Device;
 use text::count;
 
-use super::record::{self, Evaluation};
+use super::record::{self, Evaluation, Judgement};
 use super::sets::Provenance;
+use super::shelf::Shelf;
 use crate::args::VideoArgs;
 use crate::description;
 use crate::device;
 use crate::error::CliError;
 use crate::memory;
-use crate::output;
 use crate::output_file::Input;
 use crate::pictures::Pictures;
 use crate::progress::{Console, Meter};
-use crate::weights::{self, Weights};
+use crate::weights::Weights;
 
 const VIDEO: Evaluation = Evaluation { name: "video", version: 1 };
 /// The folders of the data set that are read.
@@ -44,26 +44,23 @@ struct Outcome {
     from: Provenance,
 }
 
-/// Scores, and prints the table or the object.
-pub fn run(args: &VideoArgs) -> Result<(), CliError> {
+/// Makes masks, or reads them, and scores them.
+pub fn judge(args: &VideoArgs, shelf: &Shelf) -> Result<Judgement, CliError> {
     let sequences = video::sequences(&args.davis, &args.sequences).map_err(EvalError::from)?;
     let outcome = match (&args.masks, &args.weights) {
-        (Some(masks), _) => of_masks(args, &sequences, masks)?,
-        (None, Some(weights)) => of_network(args, &sequences, weights)?,
+        (None, Some(weights)) => of_network(args, &sequences, weights, shelf)?,
         // The command line is refused without one of them.
-        (None, None) => return Ok(()),
+        (masks, _) => of_masks(args, &sequences, masks.as_deref().unwrap_or(Path::new("")))?,
     };
     let Outcome { score, copied, settings, from } = outcome;
     let overall = score.overall();
     let copied = copied.map(|copied| copied.overall());
-    if args.json {
-        let mut results = of_score(&overall);
-        results["objects"] = json!(score.sequences.iter().map(|sequence| sequence.objects.len()).sum::<usize>());
-        results["first_mask_copied"] = json!(copied.as_ref().map(of_score));
-        results["sequences"] = score.sequences.iter().map(of_sequence).collect();
-        return output::json(&record::object(VIDEO, settings, &from, results));
-    }
-    output::result(&table(&score, copied.as_ref()))
+    let mut results = of_score(&overall);
+    results["objects"] = json!(score.sequences.iter().map(|sequence| sequence.objects.len()).sum::<usize>());
+    results["first_mask_copied"] = json!(copied.as_ref().map(of_score));
+    results["sequences"] = score.sequences.iter().map(of_sequence).collect();
+    let record = record::object(VIDEO, settings, &from, results);
+    Ok(Judgement { record, table: table(&score, copied.as_ref()) })
 }
 
 /// Masks made elsewhere.
@@ -89,12 +86,12 @@ fn of_masks(args: &VideoArgs, sequences: &[Sequence], masks: &Path) -> Result<Ou
 }
 
 /// Masks of a network.
-fn of_network(args: &VideoArgs, sequences: &[Sequence], path: &Path) -> Result<Outcome, CliError> {
+fn of_network(args: &VideoArgs, sequences: &[Sequence], path: &Path, shelf: &Shelf) -> Result<Outcome, CliError> {
     let settings =
         Propagation { last_frames: args.last_frames.into(), reach: args.reach.into(), top_k: args.top_k.into() };
     let save = args.save.as_ref().map(|folder| place(args, sequences, folder)).transpose()?;
     let device = args.inference.open()?;
-    let weights = weights::load(path, &args.network(), &device)?;
+    let weights = shelf.weights(path, &args.network(), &device)?;
     let host = args.inference.machine.host(&device)?;
     check_memory(&weights, &device)?;
     let network = Network {

@@ -7,9 +7,10 @@ use report::figure::{Malformed, precision, prototypes};
 use serde_json::Value;
 
 use super::Place;
-use crate::args::{PrecisionFigureArgs, PrototypesFigureArgs};
+use crate::args::{PrecisionArgs, PrecisionFigureArgs, PrototypesArgs, PrototypesFigureArgs, SplitArg};
 use crate::error::CliError;
 use crate::eval;
+use crate::eval::shelf::Shelf;
 use crate::output_file::Input;
 
 /// More than any result takes.
@@ -18,7 +19,11 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Draws how many prototypes are unique.
 pub fn prototypes(args: &PrototypesFigureArgs) -> Result<(), CliError> {
     let place = Place::of(&args.out, &inputs(&args.networks, None))?;
-    let computed = |path: &Path| Ok(eval::prototypes::look(path, None, &args.how)?.json());
+    let computed = |path: &Path| {
+        let (weights, how) = (path.to_owned(), args.how.clone());
+        let asked = PrototypesArgs { weights, data: None, features: None, split: SplitArg::Train, how, json: true };
+        Ok(eval::prototypes::judge(&asked, &Shelf::default())?.record)
+    };
     let networks = each(&args.networks, prototypes::EVALUATION, computed, prototypes::Utilisation::of_result)?;
     place.write(&prototypes::figure(&networks))
 }
@@ -29,8 +34,11 @@ pub fn precision(args: &PrecisionFigureArgs) -> Result<(), CliError> {
     if let Some(path) = args.networks.iter().find(|path| !is_result(path)).filter(|_| args.data.is_none()) {
         return Err(CliError::FigureData { path: path.clone() });
     }
-    let data = args.data.as_deref().unwrap_or_default();
-    let computed = |path: &Path| Ok(eval::precision::judge(path, data, &args.how)?.json());
+    let computed = |path: &Path| {
+        let (weights, data, how) = (path.to_owned(), args.data.clone(), args.how.clone());
+        let asked = PrecisionArgs { weights, data, train: None, test: None, how, json: true };
+        Ok(eval::precision::judge(&asked, &Shelf::default())?.record)
+    };
     let networks = each(&args.networks, precision::EVALUATION, computed, precision::Accuracy::of_result)?;
     place.write(&precision::figure(&networks))
 }

@@ -1,5 +1,6 @@
 //! Copydays as it is downloaded: `original/`, `strong/`, and `jpegqual/` and `crops/` with a folder for each strength.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -66,71 +67,103 @@ pub enum CopySetError {
     },
 }
 
-/// Copies that were made in one way.
-pub struct Block {
+/// Copies that were made in one way. `S` is what there is of their images.
+pub struct Block<S = PathsSource> {
     /// Its folder: `strong`, `jpegqual/30`.
     pub name: String,
     /// The copies.
-    pub images: PathsSource,
+    pub images: S,
     /// For each copy the originals that it was made from.
     pub originals: Vec<Vec<u32>>,
 }
 
-/// The images of the data set.
-pub struct CopySet {
+/// The images of the data set: files, or rows of stored features.
+pub struct CopySet<S = PathsSource> {
     /// What is searched.
-    pub originals: PathsSource,
+    pub originals: S,
     /// What is looked for: the originals themselves, strong copies, and all other folders that are there.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<Block<S>>,
 }
 
 impl CopySet {
     /// Lists a copy of the data set. Folders of copies may be missing.
     pub fn open(folder: &Path) -> Result<Self, CopySetError> {
-        let originals = listed(folder, Path::new(ORIGINAL))?;
-        if originals.is_empty() {
-            return Err(CopySetError::NoOriginals { path: folder.to_owned() });
-        }
-        let of = |paths: &[PathBuf]| source(folder, paths);
-        let itself = || (0..originals.len() as u32).map(|image| vec![image]).collect();
-        let mut blocks = vec![Block { name: ORIGINAL.to_owned(), images: of(&originals)?, originals: itself() }];
-        let strong = listed(folder, Path::new(STRONG))?;
-        if !strong.is_empty() {
-            let mut made_from = Vec::with_capacity(strong.len());
-            for copy in &strong {
-                let is_of = |original: &&PathBuf| beginning(original) == beginning(copy);
-                let found: Vec<u32> = originals.iter().zip(0..).filter(|(o, _)| is_of(o)).map(|(_, i)| i).collect();
-                if found.is_empty() {
-                    return Err(CopySetError::Orphan { path: folder.join(copy) });
-                }
-                made_from.push(found);
-            }
-            blocks.push(Block { name: STRONG.to_owned(), images: of(&strong)?, originals: made_from });
-        }
-        for (kind, strengths) in STRENGTHS {
-            for strength in strengths {
-                let name = format!("{kind}/{strength}");
-                let copies = listed(folder, &Path::new(kind).join(strength.to_string()))?;
-                if copies.is_empty() {
-                    continue;
-                }
-                if copies.len() != originals.len() {
-                    let (images, originals) = (copies.len(), originals.len());
-                    return Err(CopySetError::Count { path: folder.join(name), images, originals });
-                }
-                blocks.push(Block { name, images: of(&copies)?, originals: itself() });
-            }
-        }
-        if blocks.len() < 2 {
-            return Err(CopySetError::NoCopies { path: folder.to_owned() });
-        }
-        Ok(Self { originals: of(&originals)?, blocks })
+        arranged(folder, |of| listed(folder, of), |paths| source(folder, paths))
     }
 
     /// All images there are to be described.
     pub fn images(&self) -> usize {
         self.originals.len() + self.blocks.iter().map(|block| block.images.len()).sum::<usize>()
     }
+}
+
+impl CopySet<Vec<usize>> {
+    /// The same of images that are rows of stored features, by their names in the data set: `strong/200102.jpg`. `path` is the
+    /// file that has them, for errors.
+    pub fn of_names(names: &[String], path: &Path) -> Result<Self, CopySetError> {
+        let mut folders: BTreeMap<&Path, Vec<(&Path, usize)>> = BTreeMap::new();
+        for (row, name) in names.iter().enumerate().filter(|(_, name)| name.ends_with(".jpg")) {
+            let name = Path::new(name);
+            folders.entry(name.parent().unwrap_or(Path::new(""))).or_default().push((name, row));
+        }
+        folders.values_mut().for_each(|images| images.sort());
+        let listed = |folder: &Path| {
+            let images = folders.get(folder).map_or(&[][..], Vec::as_slice);
+            Ok(images.iter().map(|(name, _)| name.to_path_buf()).collect())
+        };
+        let row = |image: &PathBuf| {
+            let folder = folders.get(image.parent().unwrap_or(Path::new("")))?;
+            let place = folder.binary_search_by(|(name, _)| (*name).cmp(image.as_path())).ok()?;
+            folder.get(place).map(|(_, row)| *row)
+        };
+        // Every name comes from the list itself.
+        arranged(path, listed, |images| Ok(images.iter().filter_map(row).collect()))
+    }
+}
+
+/// The data set, from what is in its folders.
+fn arranged<S>(
+    root: &Path,
+    listed: impl Fn(&Path) -> Result<Vec<PathBuf>, CopySetError>,
+    of: impl Fn(&[PathBuf]) -> Result<S, CopySetError>,
+) -> Result<CopySet<S>, CopySetError> {
+    let originals = listed(Path::new(ORIGINAL))?;
+    if originals.is_empty() {
+        return Err(CopySetError::NoOriginals { path: root.to_owned() });
+    }
+    let itself = || (0..originals.len() as u32).map(|image| vec![image]).collect();
+    let mut blocks = vec![Block { name: ORIGINAL.to_owned(), images: of(&originals)?, originals: itself() }];
+    let strong = listed(Path::new(STRONG))?;
+    if !strong.is_empty() {
+        let mut made_from = Vec::with_capacity(strong.len());
+        for copy in &strong {
+            let is_of = |original: &&PathBuf| beginning(original) == beginning(copy);
+            let found: Vec<u32> = originals.iter().zip(0..).filter(|(o, _)| is_of(o)).map(|(_, i)| i).collect();
+            if found.is_empty() {
+                return Err(CopySetError::Orphan { path: root.join(copy) });
+            }
+            made_from.push(found);
+        }
+        blocks.push(Block { name: STRONG.to_owned(), images: of(&strong)?, originals: made_from });
+    }
+    for (kind, strengths) in STRENGTHS {
+        for strength in strengths {
+            let name = format!("{kind}/{strength}");
+            let copies = listed(&Path::new(kind).join(strength.to_string()))?;
+            if copies.is_empty() {
+                continue;
+            }
+            if copies.len() != originals.len() {
+                let (images, originals) = (copies.len(), originals.len());
+                return Err(CopySetError::Count { path: root.join(name), images, originals });
+            }
+            blocks.push(Block { name, images: of(&copies)?, originals: itself() });
+        }
+    }
+    if blocks.len() < 2 {
+        return Err(CopySetError::NoCopies { path: root.to_owned() });
+    }
+    Ok(CopySet { originals: of(&originals)?, blocks })
 }
 
 fn beginning(path: &Path) -> &[u8] {
@@ -202,6 +235,21 @@ mod tests {
         assert_eq!((set.originals.name(0).as_str(), set.images()), ("original/200000.jpg", 11));
         assert_eq!(set.blocks[1].images.name(2), "strong/200102.jpg");
         assert_eq!(set.blocks[1].originals, [[0], [0], [1]]);
+    }
+
+    #[test]
+    fn rows_of_stored_features_are_arranged_by_their_names() {
+        let names = ["strong/200102.jpg", "original/200100.jpg", "x.txt", "crops/20/b.jpg", "original/200000.jpg"];
+        let mut names = names.map(str::to_owned).to_vec();
+        let count = CopySet::of_names(&names, Path::new("f.npy")).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(count, "f.npy/crops/20: 1 images, and there are 2 originals: each has one copy here");
+        names.push("crops/20/a.jpg".to_owned());
+        let set = CopySet::of_names(&names, Path::new("f.npy")).unwrap();
+        assert_eq!(set.originals, [4, 1]);
+        let blocks: Vec<(&str, &[usize])> = set.blocks.iter().map(|b| (b.name.as_str(), &b.images[..])).collect();
+        assert_eq!(blocks, [("original", &[4, 1][..]), ("strong", &[0]), ("crops/20", &[5, 3])]);
+        assert_eq!(set.blocks[1].originals, [[1]]);
+        assert!(CopySet::of_names(&[], Path::new("f.npy")).is_err());
     }
 
     #[test]

@@ -17,13 +17,14 @@ pub const DEPTH: usize = 20;
 ///
 /// # Panics
 /// When there is not a feature for each copy, or `host` is a GPU.
-pub fn score(block: &Block, database: &Features, queries: &Features, host: &Device) -> Result<f64, EvalError> {
+pub fn score<S>(block: &Block<S>, database: &Features, queries: &Features, host: &Device) -> Result<f64, EvalError> {
     assert_eq!(queries.len(), block.originals.len(), "a feature for each copy");
     if database.dim != queries.dim {
         return Err(EvalError::Width { train: database.dim, test: queries.dim });
     }
+    let all = &block.originals;
     let precision = |query: usize, found: &[Neighbor]| {
-        let originals = &block.originals[query];
+        let originals = &all[query];
         let is_right = |neighbor: &Neighbor| originals.iter().any(|&original| original as usize == neighbor.row);
         let places: Vec<usize> =
             found.iter().enumerate().filter(|(_, n)| is_right(n)).map(|(place, _)| place).collect();

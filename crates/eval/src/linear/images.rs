@@ -16,6 +16,7 @@ use crate::labelled::Labelled;
 use crate::neighbors::Place;
 use crate::prepare::Preparation;
 use crate::reading::ReadOptions;
+use crate::subset::Subset;
 
 /// Images whose features are computed before classifiers are trained on them, in batches: the bound on memory.
 const CHUNK: usize = 8192;
@@ -101,17 +102,16 @@ pub fn probe_images<'a>(
 }
 
 /// Random views of some images of a source, in a given order, as a source of their own.
-pub(super) struct Views<'a> {
-    source: Arc<dyn Source>,
-    indices: &'a [usize],
+pub(super) struct Views {
+    images: Subset,
     recipe: MultiCrop,
     key: Key,
     orientation: Orientation,
     channels: usize,
 }
 
-impl<'a> Views<'a> {
-    pub(super) fn new(train: &ProbeImages<'_>, indices: &'a [usize], seed: u64, epoch: usize) -> Self {
+impl Views {
+    pub(super) fn new(train: &ProbeImages<'_>, indices: &[usize], seed: u64, epoch: usize) -> Self {
         let never = PerKind { global1: 0.0, global2: 0.0, local: 0.0 };
         // The first view of the multi-crop recipe with nothing but the crop and the mirror left of it.
         let recipe = MultiCrop {
@@ -125,8 +125,7 @@ impl<'a> Views<'a> {
             ..MultiCrop::dino()
         };
         Self {
-            source: train.source.clone(),
-            indices,
+            images: Subset::of(train.source.clone(), indices.to_vec()),
             recipe,
             key: Key::new(seed, Purpose::View).epoch(epoch as u64),
             orientation: train.read.orientation,
@@ -135,18 +134,16 @@ impl<'a> Views<'a> {
     }
 }
 
-impl Source for Views<'_> {
+impl Source for Views {
     fn len(&self) -> usize {
-        self.indices.len()
+        self.images.len()
     }
 
     fn fetch(&self, index: usize, limits: &DecodeLimits, bytes: &mut Vec<u8>) -> Result<Stored, ReadError> {
-        let Some(&index) = self.indices.get(index) else {
-            return Err(ReadError::NoSuchImage { index, len: self.len() });
-        };
+        let index = self.images.place(index)?;
         let mut image = Image::black(1, 1, self.channels);
         let mut reader = Reader::new(*limits, self.channels).oriented(self.orientation);
-        reader.read(&*self.source, index, &mut image)?;
+        reader.read(self.images.whole(), index, &mut image)?;
         let params = self.recipe.draw(0, image.height, image.width, self.key.sample(index as u64));
         let view = apply(&image, &params);
         bytes.clear();
@@ -155,22 +152,22 @@ impl Source for Views<'_> {
     }
 
     fn label(&self, index: usize) -> Option<u32> {
-        self.source.label(*self.indices.get(index)?)
+        self.images.label(index)
     }
 
     fn class_names(&self) -> &[String] {
-        self.source.class_names()
+        self.images.class_names()
     }
 
     fn name(&self, index: usize) -> String {
-        self.indices.get(index).map_or_else(|| format!("#{index}"), |&index| self.source.name(index))
+        self.images.name(index)
     }
 
     fn describe(&self) -> String {
-        self.source.describe()
+        self.images.describe()
     }
 
     fn fingerprint(&self) -> u64 {
-        self.source.fingerprint()
+        self.images.fingerprint()
     }
 }

@@ -1,19 +1,20 @@
 //! The two precisions that the data pass computes in, and the product of matrices behind it.
 
+use std::ops::{Add, Mul, Sub};
+
 use rayon::prelude::*;
 use simd::simd;
 
 /// f32, for speed, or f64, for verification.
-pub(super) trait Scalar: Copy + Send + Sync + PartialOrd + 'static {
+pub(super) trait Scalar:
+    Copy + Send + Sync + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + 'static
+{
     /// Zero.
     const ZERO: Self;
     /// A logit that no exponential survives.
     const LOWEST: Self;
     fn of(value: f64) -> Self;
     fn wide(self) -> f64;
-    fn add(self, other: Self) -> Self;
-    fn sub(self, other: Self) -> Self;
-    fn mul(self, other: Self) -> Self;
     /// e^x for x <= 0.
     fn exp_of_negative(self) -> Self;
 }
@@ -28,18 +29,6 @@ impl Scalar for f64 {
     #[inline(always)]
     fn wide(self) -> f64 {
         self
-    }
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        self + other
-    }
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        self - other
-    }
-    #[inline(always)]
-    fn mul(self, other: Self) -> Self {
-        self * other
     }
     #[inline(always)]
     fn exp_of_negative(self) -> Self {
@@ -57,18 +46,6 @@ impl Scalar for f32 {
     #[inline(always)]
     fn wide(self) -> f64 {
         f64::from(self)
-    }
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        self + other
-    }
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        self - other
-    }
-    #[inline(always)]
-    fn mul(self, other: Self) -> Self {
-        self * other
     }
     /// 2^n e^r with |r| <= ln 2 / 2 and the Taylor polynomial of degree 7 (its next term is below 6e-9): without a branch,
     /// so that loops over it become vector code.

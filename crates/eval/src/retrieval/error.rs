@@ -109,6 +109,30 @@ pub enum RetrievalError {
         /// The name.
         name: String,
     },
+    /// Stored features without names, of another number of images.
+    #[error("{rows} rows without names, and {count} are needed: only names tell which image a row is of")]
+    Unnamed {
+        /// Rows that are stored.
+        rows: usize,
+        /// Images of the ground truth.
+        count: usize,
+    },
+    /// Stored features of other images.
+    #[error("{missing} of the ground truth's {images} images are not among the stored features, the first: {first}")]
+    NotStored {
+        /// Images that are not there.
+        missing: usize,
+        /// Images there should be.
+        images: usize,
+        /// The first that is not.
+        first: String,
+    },
+    /// Two rows for an image.
+    #[error("`{}` stands in the stored features twice", text::excerpt(name))]
+    StoredTwice {
+        /// The image.
+        name: String,
+    },
     /// An image of the benchmark cannot be used.
     #[error("{name}: {reason}. Without it the result would not be the benchmark's")]
     Image {

@@ -15,6 +15,7 @@ mod images;
 mod ranking;
 mod scales;
 mod score;
+mod stored;
 
 pub use error::RetrievalError;
 pub use features::{Described, SearchOptions, describe_images};
@@ -22,6 +23,7 @@ pub use ground_truth::{GroundTruth, Query};
 pub use images::{Benchmark, Part};
 pub use ranking::Ranking;
 pub use score::{DEPTHS, Difficulty, Score, average_precision, score};
+pub use stored::of_images;
 
 /// The two queries over twelve images whose scores are known.
 #[cfg(test)]

@@ -8,7 +8,7 @@ enum Kind {
     Float,
 }
 
-/// A number in an array: a whole number of at most 8 bytes, or a float of 4 or 8.
+/// A number in an array: a whole number of at most 8 bytes, or a float of 2, 4 or 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element {
     kind: Kind,
@@ -31,7 +31,7 @@ impl Element {
         };
         let size = match &rest[1..] {
             "1" if kind != Kind::Float => 1,
-            "2" if kind != Kind::Float => 2,
+            "2" => 2,
             "4" => 4,
             "8" => 8,
             _ => return None,
@@ -72,6 +72,7 @@ impl Element {
     /// Any of these numbers as a float.
     pub fn float(&self, bytes: &[u8]) -> Option<f64> {
         match (self.kind, self.size) {
+            (Kind::Float, 2) => Some(half::f16::from_bits(self.whole(bytes)? as u16).to_f64()),
             (Kind::Float, 4) => Some(f32::from_bits(self.whole(bytes)? as u32).into()),
             (Kind::Float, _) => Some(f64::from_bits(self.whole(bytes)?)),
             _ => self.integer(bytes).map(|value| value as f64),
@@ -112,7 +113,8 @@ mod tests {
         assert_eq!(Element::of(">f8").unwrap().float(&1.5f64.to_be_bytes()), Some(1.5));
         assert_eq!(Element::of("f4").unwrap().float(&(-0.25f32).to_le_bytes()), Some(-0.25));
         assert_eq!(Element::of("<i2").unwrap().float(&[3, 0]), Some(3.0));
-        for name in ["", "<", "|O", "<U5", "<f2", "i3", "<c8", "|b1", "V8", "é4"] {
+        assert_eq!(Element::of("<f2").unwrap().float(&[0, 0xc0]), Some(-2.0));
+        for name in ["", "<", "|O", "<U5", "<f1", "i3", "<c8", "|b1", "V8", "é4"] {
             assert_eq!(Element::of(name), None, "{name}");
         }
     }

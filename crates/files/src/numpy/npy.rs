@@ -34,6 +34,9 @@ pub enum NpyError {
     /// Floats where whole numbers are needed.
     #[error("its elements are floats where whole numbers are needed; save it with `.astype(\"int32\")`")]
     NotIntegers,
+    /// Whole numbers where floats are needed.
+    #[error("its elements are whole numbers where floats are needed; save it with `.astype(\"float32\")`")]
+    NotFloats,
     /// A whole number beyond 63 bits.
     #[error("element {0} is larger than any index")]
     TooLarge(usize),
@@ -49,8 +52,8 @@ pub enum NpyError {
 
 /// An open `.npy` file whose header is sound and whose length is right.
 #[derive(Debug)]
-pub struct NpyFile {
-    input: BufReader<File>,
+pub struct NpyFile<R = BufReader<File>> {
+    input: R,
     element: Element,
     shape: Vec<usize>,
     is_fortran: bool,
@@ -65,7 +68,13 @@ impl NpyFile {
         }
         let file = File::open(path)?;
         let length = file.metadata()?.len();
-        let mut input = BufReader::new(file);
+        Self::read(BufReader::new(file), length)
+    }
+}
+
+impl<R: Read> NpyFile<R> {
+    /// Reads the header of an array that is `length` bytes long with it.
+    pub fn read(mut input: R, length: u64) -> Result<Self, NpyError> {
         let (header, before) = header(&mut input)?;
         let Header { element, shape, is_fortran } = parse(&header)?;
         let count = shape.iter().try_fold(element.size() as u64, |bytes, &side| bytes.checked_mul(side as u64));
@@ -84,18 +93,30 @@ impl NpyFile {
 
     /// All elements as whole numbers, the last axis fastest. Whoever calls this has looked at the [`shape`](Self::shape): it takes
     /// eight bytes for each element, sixteen for an array in Fortran's order.
-    pub fn integers(mut self) -> Result<Vec<i64>, NpyError> {
+    pub fn integers(self) -> Result<Vec<i64>, NpyError> {
         if !self.element.is_integer() {
             return Err(NpyError::NotIntegers);
         }
+        self.elements(|element, bytes| element.integer(bytes))
+    }
+
+    /// All elements of an array of floats, in the same order. It takes half as much.
+    pub fn floats(self) -> Result<Vec<f32>, NpyError> {
+        if self.element.is_integer() {
+            return Err(NpyError::NotFloats);
+        }
+        self.elements(|element, bytes| element.float(bytes).map(|value| value as f32))
+    }
+
+    fn elements<T: Copy>(mut self, value: impl Fn(&Element, &[u8]) -> Option<T>) -> Result<Vec<T>, NpyError> {
         let (count, size) = (self.shape.iter().product::<usize>(), self.element.size());
         let mut values = Vec::with_capacity(count);
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; PIECE.min(count * size)];
         while values.len() < count {
             let bytes = &mut piece[..PIECE.min((count - values.len()) * size)];
             self.input.read_exact(bytes)?;
             for element in bytes.chunks_exact(size) {
-                values.push(self.element.integer(element).ok_or(NpyError::TooLarge(values.len()))?);
+                values.push(value(&self.element, element).ok_or(NpyError::TooLarge(values.len()))?);
             }
         }
         Ok(if self.is_fortran { by_rows(&values, &self.shape) } else { values })
@@ -103,7 +124,7 @@ impl NpyFile {
 }
 
 /// Elements with the first axis fastest, put into the order with the last axis fastest.
-fn by_rows(values: &[i64], shape: &[usize]) -> Vec<i64> {
+fn by_rows<T: Copy>(values: &[T], shape: &[usize]) -> Vec<T> {
     let mut strides = Vec::with_capacity(shape.len());
     let mut stride = 1;
     for &side in shape {
@@ -266,6 +287,8 @@ mod tests {
         assert_eq!(NpyFile::open(columns.path()).unwrap().integers().unwrap(), [0, 1, 2, 3, 4, -1]);
         let single = file("\">i8\"", "True", "(1,)", &7i64.to_be_bytes());
         assert_eq!(NpyFile::open(single.path()).unwrap().integers().unwrap(), [7]);
+        let halves = file("'<f2'", "True", "(2, 2)", &[0, 0x3c, 0, 0xc0, 0, 0, 0, 0x7c]);
+        assert_eq!(NpyFile::open(halves.path()).unwrap().floats().unwrap(), [1.0, 0.0, -2.0, f32::INFINITY]);
         let none = file("'<i4'", "True", "(3, 0)", &[]);
         assert!(NpyFile::open(none.path()).unwrap().integers().unwrap().is_empty());
     }
@@ -289,6 +312,8 @@ mod tests {
         assert!(refused(&file("[('a', '<i4')]", "False", "(1,)", &[0; 4])).contains("a record"));
         let floats = file("'<f4'", "False", "(1,)", &[0; 4]);
         assert!(matches!(NpyFile::open(floats.path()).unwrap().integers(), Err(NpyError::NotIntegers)));
+        let whole = file("'<i4'", "False", "(1,)", &[0; 4]);
+        assert!(matches!(NpyFile::open(whole.path()).unwrap().floats(), Err(NpyError::NotFloats)));
         let large = file("'<u8'", "False", "(2,)", &[[0; 8], [255; 8]].concat());
         assert!(matches!(NpyFile::open(large.path()).unwrap().integers(), Err(NpyError::TooLarge(1))));
         for header in [

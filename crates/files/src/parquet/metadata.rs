@@ -25,7 +25,8 @@ pub fn metadata(path: &Path) -> io::Result<BTreeMap<String, String>> {
     of_bytes(BufReader::new(file), bytes)
 }
 
-fn of_bytes(mut file: impl Read + Seek, bytes: u64) -> io::Result<BTreeMap<String, String>> {
+/// Where the description of a file of so many bytes is: its start and its length. The file is left at its start.
+pub(super) fn description(file: &mut (impl Read + Seek), bytes: u64) -> io::Result<(u64, u64)> {
     let magic = MAGIC.len() as u64;
     let Some(end) = bytes.checked_sub(TAIL).filter(|&end| end >= magic) else {
         return Err(damage("not a parquet file: too short"));
@@ -40,18 +41,28 @@ fn of_bytes(mut file: impl Read + Seek, bytes: u64) -> io::Result<BTreeMap<Strin
         return Err(damage("not a parquet file, or one with a description that cannot be meant"));
     };
     file.seek(SeekFrom::Start(start))?;
+    Ok((start, length))
+}
+
+/// The next field of a description, which is its texts by key.
+pub(super) fn texts(thrift: &mut Thrift<impl Read>, found: &mut BTreeMap<String, String>) -> io::Result<()> {
+    thrift.list(Kind::Struct, |thrift| {
+        let (mut key, mut value) = (None, None);
+        thrift.fields(|thrift, id, kind| match (id, kind) {
+            (1, Kind::Text) => thrift.text().map(|text| key = Some(text)),
+            (2, Kind::Text) => thrift.text().map(|text| value = Some(text)),
+            _ => thrift.skip(kind),
+        })?;
+        found.extend(key.zip(value));
+        Ok(())
+    })
+}
+
+fn of_bytes(mut file: impl Read + Seek, bytes: u64) -> io::Result<BTreeMap<String, String>> {
+    let (_, length) = description(&mut file, bytes)?;
     let mut found = BTreeMap::new();
     Thrift::new(file, length).fields(|thrift, id, kind| match (id, kind) {
-        (5, Kind::List) => thrift.list(Kind::Struct, |thrift| {
-            let (mut key, mut value) = (None, None);
-            thrift.fields(|thrift, id, kind| match (id, kind) {
-                (1, Kind::Text) => thrift.text().map(|text| key = Some(text)),
-                (2, Kind::Text) => thrift.text().map(|text| value = Some(text)),
-                _ => thrift.skip(kind),
-            })?;
-            found.extend(key.zip(value));
-            Ok(())
-        }),
+        (5, Kind::List) => texts(thrift, &mut found),
         _ => thrift.skip(kind),
     })?;
     Ok(found)

@@ -8,15 +8,19 @@
 //! PAR1
 //! ```
 //!
-//! [`TableWriter`] writes plain, uncompressed pages, a group of rows at a time. [`metadata`] reads the texts of a file's
-//! description, without trusting it.
+//! [`TableWriter`] writes plain, uncompressed pages, a group of rows at a time. [`TableReader`] reads columns of such tables,
+//! and [`metadata`] the texts of a file's description, without trusting it.
 
 mod columns;
+mod levels;
 mod metadata;
+mod read;
+mod schema;
 mod write;
 
 pub use columns::{Column, Values};
 pub use metadata::metadata;
+pub use read::{TableError, TableReader};
 pub use write::TableWriter;
 
 /// What a file starts and ends with.

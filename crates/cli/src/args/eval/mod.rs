@@ -1,5 +1,6 @@
 //! The flags of `eval`: a file for each protocol, and [`sets`] for what most of them judge.
 
+mod all;
 mod copies;
 mod fewshot;
 mod finetune;
@@ -16,6 +17,7 @@ mod video;
 
 use clap::Subcommand;
 
+pub use all::{AllArgs, ProtocolArg};
 pub use copies::CopiesArgs;
 pub use fewshot::FewShotArgs;
 pub use finetune::{FinetuneArgs, RecipeArg};
@@ -33,6 +35,9 @@ pub use video::VideoArgs;
 /// The evaluation protocols.
 #[derive(Debug, Subcommand)]
 pub enum EvalCommand {
+    /// Run every protocol that the data allows, and write one page
+    #[command(after_help = all::EXAMPLES)]
+    All(Box<AllArgs>),
     /// Classify by the nearest neighbours among labelled images (the weighted kNN of DINO)
     #[command(allow_negative_numbers = true, after_help = knn::EXAMPLES)]
     Knn(KnnArgs),

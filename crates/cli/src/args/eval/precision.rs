@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::head::HeadArgs;
-use crate::args::network::{InferenceArgs, InputArgs};
-use crate::args::{SplitArg, above_zero};
+use crate::args::{InferenceArgs, InputArgs, SplitArg, above_zero};
 
 /// `eval precision`.
 #[derive(Debug, Args)]
@@ -16,8 +15,15 @@ pub struct PrecisionArgs {
     #[arg(long, value_name = "RUN")]
     pub weights: PathBuf,
     /// The labelled images
-    #[arg(long, value_name = "SRC")]
-    pub data: String,
+    #[arg(long, value_name = "SRC", required_unless_present = "train")]
+    pub data: Option<String>,
+    /// Instead of --data: stored features of the training images by this network, its class tokens (.safetensors, .npy or
+    /// .parquet)
+    #[arg(long, value_name = "F", conflicts_with_all = ["data", "split"])]
+    pub train: Option<PathBuf>,
+    /// Stored features of the held-out images
+    #[arg(long, value_name = "G", requires = "train")]
+    pub test: Option<PathBuf>,
     /// How they are judged.
     #[command(flatten)]
     pub how: PrecisionSettings,
@@ -27,7 +33,7 @@ pub struct PrecisionArgs {
 }
 
 /// What `figure precision` has in common with it.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct PrecisionSettings {
     /// Classify the images of this split leave-one-out, each by all others of it [default: held-out by training images]
     #[arg(long, value_enum)]

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::head::HeadArgs;
-use crate::args::network::{InferenceArgs, InputArgs};
-use crate::args::{SOURCE, SplitArg};
+use crate::args::{InferenceArgs, InputArgs, SOURCE, SplitArg};
 
 /// `eval prototypes`.
 #[derive(Debug, Args)]
@@ -18,6 +17,9 @@ pub struct PrototypesArgs {
     /// Images whose choice of prototypes is counted; without, only the prototypes themselves are looked at
     #[arg(long, value_name = "SRC", help = SOURCE)]
     pub data: Option<String>,
+    /// Instead of --data: stored features of images by this network, its class tokens (.safetensors, .npy or .parquet)
+    #[arg(long, value_name = "F", conflicts_with = "data")]
+    pub features: Option<PathBuf>,
     /// Which images, where the data is split into training and held-out ones
     #[arg(long, value_enum, default_value_t = SplitArg::Train, requires = "data")]
     pub split: SplitArg,
@@ -30,7 +32,7 @@ pub struct PrototypesArgs {
 }
 
 /// What `figure prototypes` has in common with it.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct PrototypesSettings {
     /// Cosines above which two prototypes are duplicates
     #[arg(long, value_name = "C,C", value_delimiter = ',', default_values_t = eval::prototypes::DEFAULT_THRESHOLDS, value_parser = cosine)]

@@ -20,8 +20,8 @@ pub struct SetsArgs {
     /// The labelled images
     #[arg(long, value_name = "SRC", requires = "weights", help = LABELLED)]
     pub data: Option<String>,
-    /// Instead of --weights and --data: stored features of the training images, with labels (.safetensors, as `features`
-    /// writes them, of any model)
+    /// Instead of --weights and --data: stored features of the training images, with labels (.safetensors, .npy with
+    /// its .csv, or .parquet, as `features` writes them, of any model)
     #[arg(long, value_name = "F", conflicts_with_all = ["weights", "data"])]
     pub train: Option<PathBuf>,
     /// Stored features of the held-out images
@@ -33,4 +33,18 @@ pub struct SetsArgs {
     /// Device, threads and precision.
     #[command(flatten)]
     pub inference: InferenceArgs,
+}
+
+/// How a network sees images and where it computes, and how the result is printed: what protocols with data of their own take besides.
+#[derive(Clone, Debug, Args)]
+pub struct JudgingArgs {
+    /// What the network sees of an image.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// Device, threads and precision.
+    #[command(flatten)]
+    pub inference: InferenceArgs,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }

@@ -1,0 +1,262 @@
+//! `eval all`: every protocol that the data allows, one after the other, and one page of what they gave.
+//!
+//! A protocol is run as its own command would run it ([`plan`]), on features that are computed once for all of them, and
+//! what it found is stored at once ([`store`]): a command that was stopped goes on with the protocols that are missing.
+
+mod headline;
+mod plan;
+mod store;
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use eval::EvalError;
+use random::StableHash;
+use report::results::{self, Evaluated, Looked, Results};
+use serde_json::{Map, Value, json};
+use tensor::Device;
+
+use super::record::{Judgement, file_digest};
+use super::shelf::Shelf;
+use crate::args::{AllArgs, Command};
+use crate::attention;
+use crate::description;
+use crate::device;
+use crate::error::CliError;
+use crate::output;
+use crate::output_file::Input;
+use crate::weights::Weights;
+use headline::headline;
+use plan::{Data, Item};
+use store::{Kept, Store};
+
+/// The folder of the pictures, in that of the results.
+const PICTURES: &str = "attention";
+/// The largest picture that goes into the page.
+const MAX_PICTURE: u64 = 4 << 20;
+
+/// Runs what there is to run, prints a table of it and writes the page.
+pub fn run(args: &AllArgs) -> Result<ExitCode, CliError> {
+    let device = args.judging.inference.open()?;
+    let shelf = Shelf::keeping();
+    let data = Data::open(args, &shelf)?;
+    let weights = shelf.weights(&args.weights, &args.judging.input.network, &device)?;
+    let about = about(args, &data, &weights);
+    // The head of a network counts, too.
+    let weights_file = file_digest(&weights.path);
+    let mut store = Store::open(&args.out, &inputs(args), &about, args.force)?;
+    let planned = plan::plan(args, &data);
+    let names: Vec<&'static str> = planned.iter().map(|(name, _)| *name).collect();
+    let (total, mut number, mut failed) = (planned.iter().filter(|(_, item)| item.is_ok()).count(), 0, false);
+    let (mut shown, mut skipped) = (Vec::new(), Vec::new());
+    for (name, item) in planned {
+        let item = match item {
+            Ok(item) => item,
+            Err(why) => {
+                // What was only not asked for this time keeps the result of another.
+                if why != plan::NOT_ASKED {
+                    store.leave_out(name, &why);
+                    skipped.push((name, why));
+                }
+                continue;
+            }
+        };
+        number += 1;
+        let inputs = inputs_of(&item, weights_file.as_deref(), &device);
+        if !args.force && store.is_kept(name, &inputs) {
+            output::note(&format!("{name} ({number} of {total}): stored already, and not computed again"));
+            shown.push(name);
+            continue;
+        }
+        output::note(&format!("{name} ({number} of {total})"));
+        let started = Instant::now();
+        match judged(&item, &shelf, &weights, &device) {
+            Ok(judgement) => {
+                let (command, seconds) = (command(&item), started.elapsed().as_secs_f64());
+                store.keep(name, &inputs, &Kept { judgement, command, seconds });
+                shown.push(name);
+            }
+            // The user's own request to stop, or a device that is lost: nothing after it would do better.
+            Err(error @ CliError::Eval(EvalError::Stopped | EvalError::Device(_))) => return Err(error),
+            Err(error) => {
+                let is_expected = does_not_apply(&error);
+                failed |= !is_expected;
+                let why = if is_expected { error.to_string() } else { format!("it failed: {error}") };
+                output::note(&format!("{name}: {why}"));
+                store.leave_out(name, &why);
+                skipped.push((name, why));
+            }
+        }
+        store.write(&page(args, &store, &names))?;
+    }
+    store.write(&page(args, &store, &names))?;
+    match args.judging.json {
+        true => output::json(&store.to_json())?,
+        false => output::result(&table(args, &evaluated(&store, &shown), &skipped))?,
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What all results are of.
+fn about(args: &AllArgs, data: &Data, weights: &Weights) -> Map<String, Value> {
+    let sources = [("train", data.train.as_ref()), ("test", data.test.as_ref())];
+    let digests: Map<String, Value> = sources
+        .into_iter()
+        .filter_map(|(name, source)| Some((name.to_owned(), json!(format!("{:016x}", source?.fingerprint())))))
+        .collect();
+    Map::from_iter([
+        ("program".to_owned(), json!(description::program())),
+        ("weights".to_owned(), json!(text::shown(&weights.path).to_string())),
+        ("weights_digest".to_owned(), json!(description::weights_digest(weights))),
+        ("data".to_owned(), json!(args.data)),
+        ("data_digest".to_owned(), Value::Object(digests)),
+    ])
+}
+
+fn inputs(args: &AllArgs) -> Vec<Input> {
+    let mut inputs = vec![Input::file("--weights", &args.weights)];
+    inputs.extend(args.data.as_deref().map(Input::data));
+    let folders = [
+        ("--oxford", &args.oxford),
+        ("--paris", &args.paris),
+        ("--copydays", &args.copydays),
+        ("--davis", &args.davis),
+    ];
+    inputs.extend(folders.into_iter().filter_map(|(flag, folder)| Some(Input::file(flag, folder.as_deref()?))));
+    inputs
+}
+
+/// What decides the result of a protocol, besides the backbone and the data of all of them.
+fn inputs_of(item: &Item, weights_file: Option<&str>, device: &Device) -> Value {
+    let settings: Vec<String> = item.settings.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    json!({
+        "program": description::program(), "settings": settings, "precision": device::precision(device),
+        "weights_file": weights_file, "folder": item.folder.as_deref().map(folder_digest),
+    })
+}
+
+/// Tells the files of a folder from others, by their names, sizes and times.
+fn folder_digest(folder: &Path) -> String {
+    let (mut hash, mut open) = (StableHash::new(), vec![folder.to_owned()]);
+    while let Some(folder) = open.pop() {
+        let mut entries: Vec<PathBuf> =
+            fs::read_dir(&folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
+        entries.sort();
+        for path in entries {
+            // Links are not followed: they could lead in a circle.
+            let Ok(about) = fs::symlink_metadata(&path) else { continue };
+            hash.write(path.as_os_str().as_encoded_bytes());
+            hash.write(&about.len().to_le_bytes());
+            let changed = about.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+            hash.write(&changed.map_or(0, |time| time.as_nanos()).to_le_bytes());
+            if about.is_dir() {
+                open.push(path);
+            }
+        }
+    }
+    format!("{:016x}", hash.finish())
+}
+
+/// Runs a protocol.
+fn judged(item: &Item, shelf: &Shelf, weights: &Weights, device: &Device) -> Result<Judgement, CliError> {
+    match item.parsed()? {
+        Command::Eval(protocol) => match super::judge(&protocol, shelf)? {
+            Some((judgement, _)) => Ok(judgement),
+            None => Err(CliError::Protocol { name: item.name, why: "it is no protocol".to_owned() }),
+        },
+        Command::Attention(args) => {
+            let drawn = attention::draw(&args, weights, device)?;
+            let shown = |names: &Vec<PathBuf>| names.iter().map(|name| text::shown(name).to_string()).collect();
+            let images: Vec<Vec<String>> = drawn.images.iter().map(shown).collect();
+            let record = json!({ "evaluation": { "name": "attention", "version": 1 }, "images": images });
+            Ok(Judgement { record, table: drawn.table })
+        }
+        _ => Err(CliError::Protocol { name: item.name, why: "it is no protocol".to_owned() }),
+    }
+}
+
+/// Whether an error says that these weights or this data have nothing for a protocol, rather than that something is wrong.
+fn does_not_apply(error: &CliError) -> bool {
+    match error {
+        CliError::NoHead { .. } | CliError::Unlabelled { .. } | CliError::NoComponents => true,
+        CliError::Eval(error) => matches!(
+            error,
+            EvalError::Empty { .. }
+                | EvalError::NoLabels { .. }
+                | EvalError::NoMember { .. }
+                | EvalError::FoldWithoutClass { .. }
+                | EvalError::TooFewVoters { .. }
+                | EvalError::Distribution(_)
+                | EvalError::Setting { .. }
+        ),
+        _ => false,
+    }
+}
+
+/// A protocol's command, as a shell takes it.
+fn command(item: &Item) -> String {
+    let words: Vec<String> = item.words().map(|word| output::shell(&word.to_string_lossy())).collect();
+    format!("dino-vmf {}", words.join(" "))
+}
+
+/// What is stored of these protocols.
+fn evaluated(store: &Store, names: &[&str]) -> Vec<Evaluated> {
+    let of = |name: &str| {
+        let Kept { judgement: Judgement { record, table }, command, seconds } = store.kept(name)?;
+        let headline = match name {
+            PICTURES => text::count(record["images"].as_array().map_or(0, Vec::len), "image"),
+            _ => headline(&record),
+        };
+        Some(Evaluated { name: name.to_owned(), headline, table, command, seconds })
+    };
+    names.iter().filter_map(|name| of(name)).collect()
+}
+
+fn page(args: &AllArgs, store: &Store, names: &[&str]) -> String {
+    let about = store.about();
+    let fact = |key: &str| Some((key.to_owned(), about.get(key)?.as_str()?.to_owned()));
+    let skipped = |name: &&str| Some(((*name).to_owned(), store.why_not(name)?.to_owned()));
+    let weights = text::shown(&args.weights);
+    results::page(&Results {
+        title: format!("Evaluation of {weights}"),
+        facts: ["weights", "weights_digest", "data", "program"].into_iter().filter_map(fact).collect(),
+        evaluated: evaluated(store, names),
+        skipped: names.iter().filter_map(skipped).collect(),
+        looked: looked(store),
+    })
+}
+
+/// The images that attention was drawn of, each beside its map.
+fn looked(store: &Store) -> Vec<Looked> {
+    let Some(images) = store.kept(PICTURES).and_then(|kept| kept.judgement.record["images"].as_array().cloned()) else {
+        return Vec::new();
+    };
+    let folder = store.folder().join(PICTURES);
+    let picture = |name: &Value| {
+        let name = Path::new(name.as_str()?);
+        // The file of results may have been changed: nothing outside of the folder goes into the page.
+        let is_inside = matches!(name.components().collect::<Vec<_>>()[..], [Component::Normal(_)]);
+        files::read_bounded(&folder.join(name), MAX_PICTURE).ok().filter(|png| is_inside && png.starts_with(b"\x89PNG"))
+    };
+    let look = |names: &Value| {
+        let names = names.as_array()?;
+        let caption = names.first()?.as_str()?.trim_end_matches(".png").to_owned();
+        Some(Looked { caption, pictures: names.iter().take(2).filter_map(picture).collect() })
+    };
+    images.iter().filter_map(look).collect()
+}
+
+fn table(args: &AllArgs, shown: &[Evaluated], skipped: &[(&'static str, String)]) -> String {
+    let names = shown.iter().map(|result| result.name.len()).chain(skipped.iter().map(|(name, _)| name.len()));
+    let width = names.max().unwrap_or(0);
+    let mut text = String::new();
+    for Evaluated { name, headline, seconds, .. } in shown {
+        text += &format!("{name:width$}  {headline}  ({seconds:.1} s)\n");
+    }
+    for (name, why) in skipped {
+        text += &format!("{name:width$}  left out: {why}\n");
+    }
+    text + &format!("{}: open it in a browser", text::shown(&args.out.join("index.html")))
+}

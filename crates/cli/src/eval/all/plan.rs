@@ -1,0 +1,261 @@
+//! Which protocols there are to run, as the commands that would run each alone; and why others are not.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Parser, ValueEnum};
+use data::{Orientation, Source};
+use model::weights::POSITION_RULES;
+
+use super::super::sets::check_labels;
+use super::super::shelf::Shelf;
+use crate::args::{AUTO, AllArgs, BATCH_SIZE, Cli, Command, PrecisionArg, ProtocolArg};
+use crate::error::CliError;
+
+/// Images whose attention is drawn.
+const PICTURES: usize = 6;
+
+/// A folder that a benchmark comes in, by its layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Benchmark {
+    Oxford,
+    Paris,
+    Copydays,
+    Davis,
+}
+
+impl Benchmark {
+    const ALL: [Self; 4] = [Self::Oxford, Self::Paris, Self::Copydays, Self::Davis];
+
+    fn is(self, folder: &Path) -> bool {
+        let has = |names: &[&str]| names.iter().any(|name| folder.join(name).exists());
+        match self {
+            Self::Oxford => has(&["gnd_roxford5k.pkl"]),
+            Self::Paris => has(&["gnd_rparis6k.pkl"]),
+            Self::Copydays => has(&["original"]) && has(&["strong", "jpegqual", "crops"]),
+            Self::Davis => has(&["JPEGImages"]) && has(&["Annotations"]),
+        }
+    }
+
+    /// What it is called: on the command line, and among the results.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Oxford => ("oxford", "retrieval-oxford"),
+            Self::Paris => ("paris", "retrieval-paris"),
+            Self::Copydays => ("copydays", "copies"),
+            Self::Davis => ("davis", "video"),
+        }
+    }
+
+    fn protocol(self) -> ProtocolArg {
+        match self {
+            Self::Oxford | Self::Paris => ProtocolArg::Retrieval,
+            Self::Copydays => ProtocolArg::Copies,
+            Self::Davis => ProtocolArg::Video,
+        }
+    }
+
+    fn given(self, args: &AllArgs) -> Option<&PathBuf> {
+        match self {
+            Self::Oxford => args.oxford.as_ref(),
+            Self::Paris => args.paris.as_ref(),
+            Self::Copydays => args.copydays.as_ref(),
+            Self::Davis => args.davis.as_ref(),
+        }
+    }
+}
+
+/// What `--data` is.
+pub struct Data {
+    /// Its training images; none where it is the folder of a benchmark.
+    pub train: Option<Arc<dyn Source>>,
+    /// Its held-out images, where there are any.
+    pub test: Option<Arc<dyn Source>>,
+    /// Why there is nothing to classify.
+    unlabelled: Option<String>,
+    benchmark: Option<(Benchmark, PathBuf)>,
+}
+
+impl Data {
+    /// Opens the images, or sees which benchmark they are.
+    pub fn open(args: &AllArgs, shelf: &Shelf) -> Result<Self, CliError> {
+        let nothing = |why: String| Self { train: None, test: None, unlabelled: Some(why), benchmark: None };
+        let Some(spec) = &args.data else { return Ok(nothing("no --data was given".to_owned())) };
+        let folder = Path::new(spec);
+        if let Some(benchmark) = Benchmark::ALL.into_iter().find(|benchmark| benchmark.is(folder)) {
+            let why = format!("--data is a benchmark by its layout ({}), and has no classes", benchmark.names().0);
+            return Ok(Self { benchmark: Some((benchmark, folder.to_owned())), ..nothing(why) });
+        }
+        let (train, test) = shelf.both(spec)?;
+        let unlabelled = check_labels(&*train, "training").err().map(|error| error.to_string());
+        Ok(Self { train: Some(train), test, unlabelled, benchmark: None })
+    }
+}
+
+/// A protocol, as the command that runs it alone.
+pub struct Item {
+    /// Its name among the results.
+    pub name: &'static str,
+    /// `eval knn`.
+    command: Vec<OsString>,
+    /// What it is run on.
+    place: Vec<OsString>,
+    /// What changes its result.
+    pub settings: Vec<OsString>,
+    /// What does not: where to compute.
+    machine: Vec<OsString>,
+    /// The folder of its benchmark, where it is none of `--data`.
+    pub folder: Option<PathBuf>,
+}
+
+impl Item {
+    /// The words of the command, behind the program's name.
+    pub fn words(&self) -> impl Iterator<Item = &OsString> {
+        self.command.iter().chain(&self.place).chain(&self.settings).chain(&self.machine)
+    }
+
+    /// The command, read as from a terminal.
+    pub fn parsed(&self) -> Result<Command, CliError> {
+        let words = std::iter::once(OsString::from("dino-vmf")).chain(self.words().cloned());
+        let parsed = Cli::try_parse_from(words).map_err(|error| CliError::Protocol {
+            name: self.name,
+            why: error.to_string().lines().next().unwrap_or_default().to_owned(),
+        });
+        parsed.map(|cli| cli.command)
+    }
+}
+
+/// Every protocol with its command, or with the reason why it is left out.
+pub fn plan(args: &AllArgs, data: &Data) -> Vec<(&'static str, Result<Item, String>)> {
+    ProtocolArg::value_variants().iter().flat_map(|protocol| of_protocol(*protocol, args, data)).collect()
+}
+
+fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'static str, Result<Item, String>)> {
+    use ProtocolArg::{
+        Attention, Copies, Fewshot, Knn, Linear, Mixture, Precision, Prototypes, Retrieval, Transfer, Video,
+    };
+    let is_left_out = args.skip.contains(&protocol) || (!args.only.is_empty() && !args.only.contains(&protocol));
+    let name = match protocol {
+        Knn => "knn",
+        Linear => "linear",
+        Fewshot => "fewshot",
+        Transfer => "transfer",
+        Mixture => "mixture",
+        Prototypes => "prototypes",
+        Precision => "precision",
+        Attention => "attention",
+        Retrieval | Copies | Video => "",
+    };
+    if name.is_empty() {
+        let benchmarks = Benchmark::ALL.into_iter().filter(|benchmark| benchmark.protocol() == protocol);
+        return benchmarks
+            .map(|benchmark| (benchmark.names().1, of_benchmark(benchmark, is_left_out, args, data)))
+            .collect();
+    }
+    if is_left_out {
+        return vec![(name, Err(NOT_ASKED.to_owned()))];
+    }
+    let labels = data.unlabelled.as_ref().map_or(Ok(()), |why| Err(why.clone()));
+    let held_out = || data.test.as_ref().map(|_| ()).ok_or_else(|| "no images are held out".to_owned());
+    let (possible, mut settings) = match protocol {
+        Linear => (labels.and_then(|()| held_out()), vec!["--no-augment".into()]),
+        Fewshot | Transfer => (labels.and_then(|()| held_out()), Vec::new()),
+        Knn | Mixture | Precision => (labels, Vec::new()),
+        // Without images there is still something to be seen of prototypes.
+        _ => (Ok(()), Vec::new()),
+    };
+    match protocol {
+        Knn if !args.k.is_empty() => {
+            let ks: Vec<String> = args.k.iter().map(u32::to_string).collect();
+            settings.push(flag("k", ks.join(",")));
+        }
+        Linear => settings.extend(args.epochs.map(|epochs| flag("epochs", epochs.to_string()))),
+        Attention => {
+            settings.extend([flag("images", PICTURES.to_string()), "--force".into()]);
+            settings.extend(data.test.as_ref().map(|_| flag("split", "test")));
+            settings.push(flag("out", args.out.join("attention")));
+        }
+        _ => {}
+    }
+    if protocol == Attention && data.train.is_none() {
+        return vec![(name, Err("there are no images of --data to look at".to_owned()))];
+    }
+    let command = if protocol == Attention { vec![name.into()] } else { vec!["eval".into(), name.into()] };
+    let mut place = vec![flag("weights", &args.weights)];
+    place.extend(args.data.as_ref().filter(|_| data.train.is_some()).map(|data| flag("data", data)));
+    settings.extend(
+        args.judging.input.network.image_size.map(|(height, width)| flag("image-size", format!("{height}x{width}"))),
+    );
+    settings.extend(orientation(args));
+    settings.extend(network(args));
+    let mut machine = machine(args);
+    if protocol != Attention && args.judging.input.batch_size != BATCH_SIZE {
+        machine.push(flag("batch-size", args.judging.input.batch_size.to_string()));
+    }
+    let item = || Item { name, command, place, settings, machine, folder: None };
+    vec![(name, possible.map(|()| item()))]
+}
+
+/// Why most protocols are left out with `--only`.
+pub const NOT_ASKED: &str = "it was not asked for";
+
+fn of_benchmark(benchmark: Benchmark, is_left_out: bool, args: &AllArgs, data: &Data) -> Result<Item, String> {
+    if is_left_out {
+        return Err(NOT_ASKED.to_owned());
+    }
+    let (word, name) = benchmark.names();
+    let known = data.benchmark.as_ref().filter(|(known, _)| *known == benchmark).map(|(_, folder)| folder);
+    let folder = benchmark.given(args).or(known).ok_or_else(|| format!("no --{word} FOLDER was given"))?;
+    let ground_truth = |file: &str| vec![flag("gnd", folder.join(file)), flag("data", folder)];
+    // Oxford and Paris with the settings that the paper has for each.
+    let (command, place, mut settings) = match benchmark {
+        Benchmark::Oxford => {
+            let settings = vec![flag("image-size", "224"), OsString::from("--single-scale")];
+            ("retrieval", ground_truth("gnd_roxford5k.pkl"), settings)
+        }
+        Benchmark::Paris => ("retrieval", ground_truth("gnd_rparis6k.pkl"), Vec::new()),
+        Benchmark::Copydays => ("copies", vec![flag("data", folder)], orientation(args).into_iter().collect()),
+        Benchmark::Davis => ("video", vec![flag("davis", folder)], Vec::new()),
+    };
+    settings.extend(network(args));
+    let place = std::iter::once(flag("weights", &args.weights)).chain(place).collect();
+    let command = vec!["eval".into(), command.into()];
+    Ok(Item { name, command, place, settings, machine: machine(args), folder: Some(folder.clone()) })
+}
+
+/// A flag with its value as one word, whatever that begins with.
+fn flag(name: &str, value: impl Into<OsString>) -> OsString {
+    let mut word = OsString::from(format!("--{name}="));
+    word.push(value.into());
+    word
+}
+
+fn orientation(args: &AllArgs) -> Option<OsString> {
+    let name = |orientation: Orientation| orientation.name().replace(' ', "-");
+    args.judging.input.orientation.map(|orientation| flag("orientation", name(orientation)))
+}
+
+/// What was asked for of the network.
+fn network(args: &AllArgs) -> Vec<OsString> {
+    let asked = &args.judging.input.network;
+    let mut words = Vec::new();
+    words.extend(asked.heads.map(|heads| flag("heads", heads.to_string())));
+    words.extend(asked.which.map(|which| flag("which", which.to_string())));
+    let rule = asked.positions.and_then(|asked| POSITION_RULES.iter().find(|(_, rule)| *rule == asked));
+    words.extend(rule.map(|(name, _)| flag("positions", *name)));
+    if args.judging.inference.precision == PrecisionArg::Bf16 {
+        words.push(flag("precision", "bf16"));
+    }
+    words
+}
+
+fn machine(args: &AllArgs) -> Vec<OsString> {
+    let machine = &args.judging.inference.machine;
+    let mut words = Vec::new();
+    if machine.device != AUTO {
+        words.push(flag("device", &machine.device));
+    }
+    words.extend(machine.threads.map(|threads| flag("threads", threads.to_string())));
+    words
+}
