@@ -82,9 +82,14 @@ pub trait Method: fmt::Debug + Send {
         false
     }
 
-    /// Takes note of a part of a step.
-    fn survey(&mut self, networks: &Networks<'_>, part: &StepPart<'_>) -> Result<(), StepError> {
-        _ = (networks, part);
+    /// Takes note of a part of a step. `reduce` is for what all processes must know of it.
+    fn survey(
+        &mut self,
+        networks: &Networks<'_>,
+        part: &StepPart<'_>,
+        reduce: &mut dyn Reduce,
+    ) -> Result<(), StepError> {
+        _ = (networks, part, reduce);
         Ok(())
     }
 
