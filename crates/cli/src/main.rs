@@ -29,6 +29,7 @@ mod output_file;
 mod pictures;
 mod pretrain;
 mod proc;
+mod processes;
 mod progress;
 mod recipe;
 mod report;
@@ -40,6 +41,7 @@ mod usage;
 mod views;
 mod watch;
 mod weights;
+mod witness;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -63,6 +63,17 @@ pub enum TrainFailure {
         /// What is wrong with it.
         what: String,
     },
+    /// A checkpoint that the process which writes the run has found, and that this process cannot use.
+    #[error(
+        "this process cannot use the checkpoint of step {step} that the run goes on from: {what}. All processes of a run need \
+         the same folder"
+    )]
+    Unseen {
+        /// Its step.
+        step: u64,
+        /// Why.
+        what: String,
+    },
     /// Something that is not finite, found when it was to be saved.
     #[error(
         "step {step}: {name} has values that are not finite, so nothing was saved. In a new run (another --out) a lower lr \

@@ -11,7 +11,7 @@ use train::run::Record;
 use train::state::{SavedState, State, StateError};
 use train::{Position, StepError};
 
-use super::{Method, MethodSpec, Networks, StepPart};
+use super::{Method, MethodSpec, Networks, StepPart, of_all_processes};
 use crate::health::{Finding, Health, Moment, Vitals};
 use crate::koleo::Koleo;
 use crate::learner::LearnError;
@@ -229,10 +229,11 @@ impl Method for Dino {
 
     fn end_step(&mut self, loss: f64, reduce: &mut dyn Reduce) -> Result<(), StepError> {
         self.loss.target_mut().end_step(reduce)?;
-        // Each process has its share of the mean; the assignments at hand are a sample of all.
+        // Each process has its share of the mean.
         self.step.teacher_entropy = reduce.gather(&[self.step.teacher_entropy])?.iter().flatten().sum();
         // Of class tokens alone: what says whether the teacher is uniform.
         self.step.loss = loss - self.koleo.loss();
+        self.step.assignments = of_all_processes(std::mem::take(&mut self.step.assignments), reduce)?;
         self.health.observe(&self.step.assignments);
         Ok(())
     }

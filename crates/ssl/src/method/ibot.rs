@@ -25,7 +25,7 @@ use train::state::{SavedState, State, StateError};
 use train::{Position, StepError};
 
 use super::dino::{Dino, DinoOptions};
-use super::{Method, MethodSpec, Networks, StepPart};
+use super::{Method, MethodSpec, Networks, StepPart, of_all_processes};
 use crate::health::{Finding, Health, Moment};
 use crate::koleo::Koleo;
 use crate::learner::LearnError;
@@ -415,7 +415,7 @@ impl Method for Ibot {
         let PatchReport { class_loss, loss, entropies, targets, masked, .. } = self.step;
         let everywhere = reduce.gather(&[class_loss, loss, entropies, targets, masked])?;
         let sum = |i: usize| everywhere.iter().map(|rank| rank[i]).sum::<f64>();
-        let assignments = std::mem::take(&mut self.step.assignments);
+        let assignments = of_all_processes(std::mem::take(&mut self.step.assignments), reduce)?;
         self.health.observe(&assignments);
         let [class_loss, loss, entropies, targets, masked] = [0, 1, 2, 3, 4].map(sum);
         self.step = PatchReport { class_loss, loss, entropies, targets, masked, assignments };

@@ -15,7 +15,7 @@ use std::fmt;
 use model::{DropPath, Layout, ParamSpec, Tokens, Vit, VitConfig};
 use tensor::{Device, ParamId, ParamSet, Tensor};
 use train::optimizer::Treatment;
-use train::reduce::Reduce;
+use train::reduce::{PeerError, Reduce};
 use train::run::Record;
 use train::state::{SavedState, State, StateError};
 use train::{Position, StepError};
@@ -60,6 +60,15 @@ impl StepPart<'_> {
     pub fn share(&self) -> f64 {
         self.views.images() as f64 / self.step_images as f64
     }
+}
+
+/// What all processes have seen, in their order.
+fn of_all_processes(seen: Vec<usize>, reduce: &mut dyn Reduce) -> Result<Vec<usize>, PeerError> {
+    if reduce.ranks() == 1 {
+        return Ok(seen);
+    }
+    let here: Vec<f64> = seen.into_iter().map(|prototype| prototype as f64).collect();
+    Ok(reduce.gather(&here)?.into_iter().flatten().map(|prototype| prototype as usize).collect())
 }
 
 /// A training method.

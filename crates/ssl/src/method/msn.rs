@@ -25,7 +25,7 @@ use train::run::Record;
 use train::state::{SavedState, State, StateError};
 use train::{NotFinite, Position, StepError};
 
-use super::{Method, MethodSpec, Networks, StepPart};
+use super::{Method, MethodSpec, Networks, StepPart, of_all_processes};
 use crate::health::{Finding, Health, Moment, Vitals};
 use crate::koleo::Koleo;
 use crate::learner::LearnError;
@@ -412,6 +412,7 @@ impl Method for Msn {
         let everywhere = reduce.gather(&[cross_entropy, teacher_entropy])?;
         let sum = |i: usize| everywhere.iter().map(|rank| rank[i]).sum::<f64>();
         (self.step.cross_entropy, self.step.teacher_entropy) = (sum(0), sum(1));
+        self.step.assignments = of_all_processes(std::mem::take(&mut self.step.assignments), reduce)?;
         self.health.observe(&self.step.assignments);
         self.known = None;
         Ok(())

@@ -5,6 +5,9 @@
 //! end, while the others still come to share numbers. They see its word, and know: their step ends with
 //! [`PeerError::Elsewhere`], and the decision that they would come for next has been made.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tensor::ParamSet;
 
 use super::{PeerError, Peers, Reduce};
@@ -44,18 +47,18 @@ pub trait Exchange: Send {
     fn sum(&mut self, tensors: &mut ParamSet) -> Result<(), PeerError>;
 }
 
-/// Processes that train together.
-#[derive(Debug)]
+/// Processes that train together. A clone is the same process.
+#[derive(Clone, Debug)]
 pub struct Group<E> {
     exchange: E,
     /// Whether a failure elsewhere has made the next decision already.
-    decided: bool,
+    decided: Arc<AtomicBool>,
 }
 
 impl<E: Exchange> Group<E> {
     /// Processes that exchange numbers in this way.
     pub fn new(exchange: E) -> Self {
-        Self { exchange, decided: false }
+        Self { exchange, decided: Arc::default() }
     }
 }
 
@@ -79,7 +82,7 @@ impl<E: Exchange> Peers for Group<E> {
             return Err(out_of_step());
         }
         if all.iter().any(|sent| sent.word == Word::Yes) {
-            self.decided = true;
+            self.decided.store(true, Ordering::Relaxed);
             return Err(PeerError::Elsewhere);
         }
         Ok(all.into_iter().map(|sent| sent.numbers).collect())
@@ -92,7 +95,7 @@ impl<E: Exchange> Reduce for Group<E> {
     }
 
     fn any(&mut self, here: bool) -> Result<bool, PeerError> {
-        if std::mem::take(&mut self.decided) {
+        if self.decided.swap(false, Ordering::Relaxed) {
             return Ok(true);
         }
         let word = if here { Word::Yes } else { Word::No };

@@ -6,9 +6,14 @@
 //! would leave the others waiting, so it is made by all.
 //!
 //! - `group`: how processes that can exchange numbers decide and fail as one, however these travel.
+//! - `mpi`, with the feature of that name: processes that talk through MPI.
+//! - [`agreement`]: whether they were asked for the same.
 //! - [`threads`]: processes that are threads of one program, for tests and as the reference of every other way.
 
+pub mod agreement;
 mod group;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 pub mod threads;
 
 use tensor::ParamSet;
