@@ -19,7 +19,7 @@ use crate::error::CliError;
 enum Way {
     Alone,
     #[cfg(feature = "mpi")]
-    Mpi(train::reduce::mpi::Mpi, train::reduce::Group<train::reduce::mpi::World>),
+    Mpi(train::reduce::mpi::Mpi),
 }
 
 /// The processes of a run.
@@ -47,12 +47,11 @@ impl Processes {
             return Err(CliError::NoMpi { launched });
         }
         let mpi = train::reduce::mpi::Mpi::start().ok_or(CliError::MpiThreads)?;
-        let group = mpi.group();
-        let found = train::reduce::Peers::ranks(&group);
+        let found = train::reduce::Peers::ranks(&mpi.group());
         if found != launched.ranks {
             return Err(CliError::OtherMpi { launched, found });
         }
-        Ok(Self { way: Way::Mpi(mpi, group) })
+        Ok(Self { way: Way::Mpi(mpi) })
     }
 
     /// All of them, for something that they do together.
@@ -60,7 +59,7 @@ impl Processes {
         match &self.way {
             Way::Alone => Box::new(Alone),
             #[cfg(feature = "mpi")]
-            Way::Mpi(_, group) => Box::new(group.clone()),
+            Way::Mpi(mpi) => Box::new(mpi.group()),
         }
     }
 

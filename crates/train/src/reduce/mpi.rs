@@ -19,7 +19,9 @@ const PANICKED: i32 = 101;
 
 /// MPI while it is in use. It is shut down when this is dropped, for which all processes have to come together.
 pub struct Mpi {
-    universe: Universe,
+    group: Group<World>,
+    /// Shuts MPI down when it goes.
+    _universe: Universe,
 }
 
 impl Mpi {
@@ -32,13 +34,14 @@ impl Mpi {
             told(panic);
             SimpleCommunicator::world().abort(PANICKED)
         }));
-        (threading >= Threading::Funneled).then_some(Self { universe })
+        let world = universe.world();
+        let group = Group::new(World { rank: world.rank() as usize, ranks: world.size() as usize });
+        (threading >= Threading::Funneled).then_some(Self { group, _universe: universe })
     }
 
     /// All processes that were started together.
     pub fn group(&self) -> Group<World> {
-        let world = self.universe.world();
-        Group::new(World { rank: world.rank() as usize, ranks: world.size() as usize })
+        self.group.clone()
     }
 }
 
