@@ -10,6 +10,7 @@ use crate::error::CliError;
 use crate::machine;
 use crate::memory::HostMemory;
 use crate::output;
+use crate::processes::launched;
 
 /// Less free memory than this, and only small networks fit.
 const LITTLE_MEMORY: u64 = 4 << 30;
@@ -42,6 +43,13 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     }
     if !device.is_gpu() && device.threads() < cores {
         advice.push(format!("{} of {cores} cores are used: --threads or RAYON_NUM_THREADS says so", device.threads()));
+    }
+
+    if let Some(launched) = launched(|name| std::env::var(name).ok()) {
+        lines.push(("started as", launched.to_string()));
+        if cfg!(not(feature = "mpi")) {
+            advice.push("This build has no MPI: `--features mpi` makes one whose processes train together".to_owned());
+        }
     }
 
     match HostMemory::read() {

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use data::BadSample;
 use text::bytes;
 
+use crate::processes::Launched;
+
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -87,6 +89,50 @@ pub enum CliError {
     /// Setting up a training.
     #[error(transparent)]
     Pretrain(#[from] ssl::pretraining::PretrainError),
+    /// The processes that train together.
+    #[error(transparent)]
+    Peers(#[from] train::reduce::PeerError),
+    /// One of several processes that have no way to talk.
+    #[error(
+        "this is {launched}, and this build has no way for it to talk to the others. Processes on CPUs talk through MPI: build \
+         with `cargo install --path crates/cli --features mpi` and start them with mpirun or srun. One process alone uses one GPU"
+    )]
+    NoMpi {
+        /// How it was started.
+        launched: Launched,
+    },
+    /// MPI cannot be used beside threads.
+    #[cfg(feature = "mpi")]
+    #[error("this MPI cannot be called by a program with threads (MPI_THREAD_FUNNELED): most builds of MPI can")]
+    MpiThreads,
+    /// Another MPI than that of the launcher.
+    #[cfg(feature = "mpi")]
+    #[error(
+        "this is {launched}, but the MPI that this program was built with sees {found} in all: build it with the MPI whose \
+         mpirun starts it"
+    )]
+    OtherMpi {
+        /// How it was started.
+        launched: Launched,
+        /// Processes that MPI sees.
+        found: usize,
+    },
+    /// Processes that were asked for different things.
+    #[error(
+        "the processes of this run were not asked for the same: {disagreement}. Start all of them with the same command"
+    )]
+    Disagreement {
+        /// Who differs, and in what.
+        disagreement: train::reduce::agreement::Disagreement,
+    },
+    /// Something that several processes cannot do.
+    #[error("{what} is for a run of one process: {instead}")]
+    ForOneProcess {
+        /// What was asked for.
+        what: &'static str,
+        /// What to do instead.
+        instead: &'static str,
+    },
     /// A training step outside a run.
     #[error(transparent)]
     Learn(#[from] ssl::learner::LearnError),

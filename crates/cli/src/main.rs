@@ -31,6 +31,7 @@ mod pictures;
 mod preparing;
 mod pretrain;
 mod proc;
+mod processes;
 mod progress;
 mod recipe;
 mod report;
@@ -43,6 +44,7 @@ mod usage;
 mod views;
 mod watch;
 mod weights;
+mod witness;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -1,7 +1,6 @@
 //! What a run that has ended is worth, as it is printed.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use ssl::pretraining::Pretraining;
@@ -29,8 +28,8 @@ pub struct Ended<'a> {
 
 impl Ended<'_> {
     /// Prints a result; the exit status that goes with it.
-    pub fn print(&self, result: &RunResult) -> Result<ExitCode, CliError> {
-        let status = result.collapsed.map_or(ExitCode::SUCCESS, |_| ExitCode::from(collapse::STATUS));
+    pub fn print(&self, result: &RunResult) -> Result<u8, CliError> {
+        let status = result.collapsed.map_or(0, |_| collapse::STATUS);
         if self.args.json {
             let has_weights = result.collapsed.is_none_or(|collapsed| collapsed.healthy.is_some());
             self.json(result.to_json(), has_weights)?;
@@ -56,7 +55,7 @@ impl Ended<'_> {
     }
 
     /// Tells of a run that somebody has stopped.
-    pub fn stopped(&self, trainer: &Trainer<Pretraining>, stop: &Stop) -> Result<ExitCode, CliError> {
+    pub fn stopped(&self, trainer: &Trainer<Pretraining>, stop: &Stop) -> Result<u8, CliError> {
         let (word, advice) = conclusion::of_a_stop(trainer, self.recipe)?;
         let (step, weights) = (trainer.step(), text::shown(&self.out.join(BACKBONE_FILE)).to_string());
         output::note(&format!("{weights} is the teacher of step {step}"));
@@ -64,7 +63,7 @@ impl Ended<'_> {
         if self.args.json {
             self.json(json!({ "outcome": "stopped", "steps": step, "judgement": word, "advice": advice }), true)?;
         }
-        Ok(ExitCode::from(stop.status()))
+        Ok(stop.status())
     }
 
     fn json(&self, mut object: Value, has_weights: bool) -> Result<(), CliError> {

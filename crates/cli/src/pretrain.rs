@@ -8,12 +8,12 @@ use data::{Census, Source};
 use eval::{EvalError, ReadOptions};
 use ssl::beginning::Beginning;
 use ssl::learner::LearnError;
-use ssl::pretraining::{self, Extras, PretrainError};
+use ssl::pretraining::{Extras, PretrainError, Start};
 use ssl::recipe::{Begin, Facts, RawRecipe, Recipe};
 use ssl::{method, view_plan::ViewShape};
 use tensor::DeviceError;
 use train::Outcome;
-use train::run::{CENSUS_FILE, Difference, INITIAL_FILE, RunError, RunFolder, RunReader, Vacated};
+use train::run::{Attempt, CENSUS_FILE, Difference, INITIAL_FILE, RunError, RunFolder, RunReader, Vacated};
 
 use crate::args::PretrainArgs;
 use crate::beginning;
@@ -29,20 +29,32 @@ use crate::memory;
 use crate::online_knn::{self, OnlineEvaluation, input_spec};
 use crate::outcome::Ended;
 use crate::output;
+use crate::processes::Processes;
 use crate::progress::Console;
 use crate::report;
 use crate::signals::{self, Stop};
 use crate::terminal::Terminal;
 use crate::time_budget;
+use crate::witness;
 
 /// Trains, or goes on with what an earlier start of the same command began.
 pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
+    let processes = Processes::find()?;
+    let ended = train(args, &processes);
+    processes.end(ended)
+}
+
+/// Trains in one of the processes of a run; the status to end with.
+fn train(args: &PretrainArgs, processes: &Processes) -> Result<u8, CliError> {
     if let Some(parent) = args.stop_with {
         signals::stop_with(parent)?;
     }
     let asked = as_begun(args.recipe.asked(args.device.thread_count()?)?, args.out.as_deref())?;
     let (asked, beginning) = beginning::of(args, asked)?;
     let device = args.device.choose_for_training(asked.residual_stream())?;
+    if processes.are_several() {
+        check_several(args, &device)?;
+    }
     let (train, facts) = args.recipe.open(&asked)?;
     let named_out =
         args.out.clone().or_else(|| args.minutes.map(|m| time_budget::default_out(&args.recipe.data, &asked, m)));
@@ -56,7 +68,10 @@ pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     };
     let fitted = as_begun(fitted, Some(&out))?;
     let Length { asked: fitted, before } = extension::of(args, fitted, &out)?;
-    let command = Command { args, asked, fitted, before, beginning, device, train, facts, out };
+    let command = Command { args, processes, asked, fitted, before, beginning, device, train, facts, out };
+    if !processes.is_first() {
+        return witness::run(&command);
+    }
     let (mut vacated, mut heard) = (None, None);
     loop {
         match command.attempt(vacated.take(), &mut heard)? {
@@ -87,6 +102,19 @@ impl Command<'_> {
     }
 }
 
+/// Refuses what several processes cannot do.
+fn check_several(args: &PretrainArgs, device: &Chosen) -> Result<(), CliError> {
+    if args.minutes.is_some() {
+        let instead = "give --epochs";
+        return Err(CliError::ForOneProcess { what: "--minutes", instead });
+    }
+    if device.device.is_gpu() {
+        let instead = "processes that talk through MPI compute on CPUs: --device cpu";
+        return Err(CliError::ForOneProcess { what: "a GPU", instead });
+    }
+    Ok(())
+}
+
 /// What was asked for, and of a run that has begun what it was begun with where its configuration is older than a key.
 fn as_begun(mut asked: RawRecipe, out: Option<&Path>) -> Result<RawRecipe, CliError> {
     // A folder that cannot be read is spoken of when it is opened.
@@ -100,26 +128,50 @@ fn as_begun(mut asked: RawRecipe, out: Option<&Path>) -> Result<RawRecipe, CliEr
 /// What comes after an attempt.
 enum Next {
     Again(Vacated),
-    Ended(ExitCode),
+    /// With this status.
+    Ended(u8),
+}
+
+/// What the first process tells the others.
+pub mod word {
+    /// To train.
+    pub const TRAIN: u8 = 0;
+    /// That there is nothing to do, or no more.
+    pub const END: u8 = 1;
+    /// That another attempt is made.
+    pub const AGAIN: u8 = 2;
 }
 
 /// What the attempts of a run have in common.
-struct Command<'a> {
-    args: &'a PretrainArgs,
+pub struct Command<'a> {
+    pub args: &'a PretrainArgs,
+    pub processes: &'a Processes,
     asked: RawRecipe,
     /// What was asked for, and what makes it fit into the time.
-    fitted: RawRecipe,
+    pub fitted: RawRecipe,
     /// The same for the run as it was before it was made longer, where that is asked for.
     before: Option<RawRecipe>,
     /// The weights to begin with; none where they are drawn.
-    beginning: Option<Arc<Beginning>>,
-    device: Chosen,
-    train: Arc<dyn Source>,
-    facts: Facts,
-    out: PathBuf,
+    pub beginning: Option<Arc<Beginning>>,
+    pub device: Chosen,
+    pub train: Arc<dyn Source>,
+    pub facts: Facts,
+    pub out: PathBuf,
 }
 
 impl Command<'_> {
+    /// The recipe of the attempt that comes after these, on which all processes agree before one of them writes a file.
+    pub fn recipe_after(&self, attempts: &[Attempt]) -> Result<Recipe, CliError> {
+        let recipe = self.args.recipe.resolve(self.fitted.clone(), &self.facts, attempts)?;
+        if self.processes.are_several() {
+            let version = ("the program's version".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+            let data = ("the fingerprint of the images".to_owned(), format!("{:016x}", self.facts.fingerprint));
+            let keys = recipe.explain().into_iter().map(|line| (line.key.to_owned(), line.value));
+            self.processes.agree_on(&[version, data].into_iter().chain(keys).collect())?;
+        }
+        Ok(recipe)
+    }
+
     /// Trains until the run ends, or collapses and begins again. `heard` is made once: who asks to stop asks for all of them.
     fn attempt(&self, vacated: Option<Vacated>, heard: &mut Option<(Console, Stop)>) -> Result<Next, CliError> {
         let Self { args, asked, facts, train, device, out, .. } = self;
@@ -127,7 +179,7 @@ impl Command<'_> {
             Some(vacated) => vacated.attempts().to_vec(),
             None => RunFolder::attempts_in(out)?,
         };
-        let recipe = args.recipe.resolve(self.fitted.clone(), facts, &attempts)?;
+        let recipe = self.recipe_after(&attempts)?;
         let beginning = &self.beginning;
         if recipe.begin() != Begin::Drawn && beginning.is_none() {
             return Err(CliError::NoBeginning { begin: recipe.begin() });
@@ -153,6 +205,7 @@ impl Command<'_> {
         if let Some(result) = conclusion::finished(&folder, &recipe)? {
             let what = if result.collapsed.is_some() { "collapsed" } else { "is finished" };
             output::note(&format!("{}: this run {what}; give another --out to train anew", text::shown(out)));
+            self.processes.told(word::END)?;
             return ended.print(&result).map(Next::Ended);
         }
         folder.discard_result()?;
@@ -189,7 +242,16 @@ impl Command<'_> {
         let threads = args.device.host(&device.device)?.threads();
         let machine = machine::here(&device.device, threads);
         folder.note_machine(&machine, RunReader::open(out)?.last_saved().unwrap_or(0))?;
-        let opened = pretraining::open(&device.device, &recipe, &*method, folder, train.clone(), extras, &mut terminal);
+        self.processes.told(word::TRAIN)?;
+        let start = Start {
+            device: &device.device,
+            recipe: &recipe,
+            method: &*method,
+            source: train.clone(),
+            extras,
+            reduce: self.processes.reduce(),
+        };
+        let opened = start.open(folder, &mut terminal);
         let trained = opened.map_err(CliError::from).and_then(|mut trainer| {
             knn.start = online_knn::logged_start(&RunReader::open(out)?)?;
             terminal.begin(trainer.step(), recipe.total_steps(), &device.device.describe());
@@ -217,8 +279,14 @@ impl Command<'_> {
         }
         match outcome {
             Outcome::Collapsed { since, .. } => match collapse::conclude(trainer, &recipe, since)? {
-                collapse::Next::Again(vacated) => Ok(Next::Again(vacated)),
-                collapse::Next::Ended(result) => ended.print(&result).map(Next::Ended),
+                collapse::Next::Again(vacated) => {
+                    self.processes.told(word::AGAIN)?;
+                    Ok(Next::Again(vacated))
+                }
+                collapse::Next::Ended(result) => {
+                    self.processes.told(word::END)?;
+                    ended.print(&result).map(Next::Ended)
+                }
             },
             Outcome::Stopped { step } => {
                 conclusion::export(&trainer, &recipe, step)?;

@@ -76,6 +76,16 @@ impl Stop {
 
     /// Listens for the signals from now on, and answers the first with these words.
     pub fn listen_and_say(console: &Console, answer: &'static str) -> Result<Self, CliError> {
+        let console = console.clone();
+        Self::listen_and(move || console.say(answer))
+    }
+
+    /// Listens for the signals from now on, where another process answers them.
+    pub fn listen_silently() -> Result<Self, CliError> {
+        Self::listen_and(|| ())
+    }
+
+    fn listen_and(answer: impl Fn() + Send + 'static) -> Result<Self, CliError> {
         let (armed, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let by_person = Arc::new(AtomicBool::new(false));
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -95,7 +105,7 @@ impl Stop {
         let failed = |source| CliError::Signals { source };
         register().map_err(failed)?;
         let stop = Self { signal };
-        let (watched, console) = (stop.clone(), console.clone());
+        let watched = stop.clone();
         let watch = move || {
             let wait_for = |asked: &dyn Fn() -> bool| {
                 while !asked() {
@@ -103,7 +113,7 @@ impl Stop {
                 }
             };
             wait_for(&|| watched.requested());
-            console.say(answer);
+            answer();
             wait_for(&|| by_person.load(Ordering::Relaxed));
             thread::sleep(ONE_REQUEST);
             armed.store(true, Ordering::Relaxed);
@@ -119,7 +129,11 @@ impl Stop {
 
     /// The exit status that says which signal it was, as a shell reports it.
     pub fn status(&self) -> u8 {
-        128 + self.signal.load(Ordering::Relaxed) as u8
+        match self.signal.load(Ordering::Relaxed) {
+            // Another process of the same run was asked.
+            0 => 128 + SIGTERM as u8,
+            signal => 128 + signal as u8,
+        }
     }
 }
 

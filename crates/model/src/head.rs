@@ -4,6 +4,7 @@ use tensor::ops::Logits;
 use tensor::{ParamSet, Tensor};
 
 use crate::layout::Layout;
+use crate::peers::{PeerError, Peers};
 use crate::projector::{Projected, Projector, ProjectorConfig};
 use crate::prototypes::PrototypeLayer;
 
@@ -51,15 +52,27 @@ impl Head {
     }
 
     /// Features to unit vectors, and those to <w_k, y> for every prototype.
-    pub fn forward(&self, p: &ParamSet, features: Tensor) -> (Projected, Logits) {
-        let projected = self.projector.forward(p, features);
+    pub fn forward(
+        &self,
+        p: &ParamSet,
+        features: Tensor,
+        peers: &mut dyn Peers,
+    ) -> Result<(Projected, Logits), PeerError> {
+        let projected = self.projector.forward(p, features, peers)?;
         let logits = self.prototypes.logits(p, &projected.y);
-        (projected, logits)
+        Ok((projected, logits))
     }
 
     /// From the gradient of the raw logits (in `logits.raw`) to that of the features; adds those of the parameters.
-    pub fn backward(&self, p: &ParamSet, projected: Projected, logits: Logits, grads: &mut ParamSet) -> Tensor {
+    pub fn backward(
+        &self,
+        p: &ParamSet,
+        projected: Projected,
+        logits: Logits,
+        grads: &mut ParamSet,
+        peers: &mut dyn Peers,
+    ) -> Result<Tensor, PeerError> {
         let dy = self.prototypes.backward(p, &projected.y, logits, grads);
-        self.projector.backward(p, projected, &dy, grads)
+        self.projector.backward(p, projected, &dy, grads, peers)
     }
 }

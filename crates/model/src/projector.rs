@@ -1,13 +1,14 @@
 //! A projection head's MLP: from features to unit vectors.
 
-use tensor::ops::{self, BatchStatistics, GeluSaved};
-use tensor::{ParamId, ParamSet, Tensor};
+use tensor::ops::{self, GeluSaved};
+use tensor::{ParamSet, Tensor};
 
 use crate::layers::Linear;
 use crate::layout::{Init, Layout};
+use crate::peers::{Alone, PeerError, Peers};
+use crate::shared_norm::{SharedNorm, SharedNormSaved};
 
 const NORMALIZE_EPSILON: f64 = 1e-12;
-const BATCH_NORM_EPSILON: f64 = 1e-5;
 
 /// The shape of a projector.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub struct ProjectorConfig {
     pub outputs: usize,
     /// Linear layers, at least one.
     pub layers: usize,
-    /// Batch norm after each hidden linear layer.
+    /// Batch norm after each hidden linear layer, over the rows of all processes.
     pub batch_norm: bool,
 }
 
@@ -34,7 +35,7 @@ pub struct Projector {
 #[derive(Clone, Debug)]
 struct Hidden {
     linear: Linear,
-    batch_norm: Option<(ParamId, ParamId)>,
+    batch_norm: Option<SharedNorm>,
 }
 
 /// Unit vectors y [rows, p], and what the derivative needs.
@@ -50,8 +51,7 @@ pub struct Projected {
 #[derive(Debug)]
 struct HiddenSaved {
     activation: GeluSaved,
-    /// What the batch norm was applied to, and its statistics.
-    batch_norm: Option<(Tensor, BatchStatistics)>,
+    batch_norm: Option<SharedNormSaved>,
 }
 
 impl Projector {
@@ -67,7 +67,8 @@ impl Projector {
             let batch_norm = config.batch_norm.then(|| {
                 let name = format!("{name}.{}", i * stride + 1);
                 let weight = layout.add(format!("{name}.weight"), &[config.hidden], Init::Constant(1.0));
-                (weight, layout.add(format!("{name}.bias"), &[config.hidden], Init::Constant(0.0)))
+                let bias = layout.add(format!("{name}.bias"), &[config.hidden], Init::Constant(0.0));
+                SharedNorm { weight, bias }
             });
             hidden.push(Hidden { linear, batch_norm });
             inputs = config.hidden;
@@ -81,7 +82,7 @@ impl Projector {
     }
 
     /// Features to unit vectors.
-    pub fn forward(&self, p: &ParamSet, features: Tensor) -> Projected {
+    pub fn forward(&self, p: &ParamSet, features: Tensor, peers: &mut dyn Peers) -> Result<Projected, PeerError> {
         let mut hidden: Vec<HiddenSaved> = Vec::with_capacity(self.hidden.len());
         let mut x = None;
         for layer in &self.hidden {
@@ -92,12 +93,10 @@ impl Projector {
                     let (activated, activation) = ops::linear_gelu(input, &affine);
                     (activated, HiddenSaved { activation, batch_norm: None })
                 }
-                Some((weight, bias)) => {
-                    let linear = ops::linear(input, &affine);
-                    let (pre, statistics) = ops::batch_norm(&linear, &p[weight], &p[bias], BATCH_NORM_EPSILON);
+                Some(norm) => {
+                    let (pre, saved) = norm.forward(p, ops::linear(input, &affine), peers)?;
                     let activated = ops::gelu(&pre);
-                    let batch_norm = Some((linear, statistics));
-                    (activated, HiddenSaved { activation: GeluSaved::new(pre), batch_norm })
+                    (activated, HiddenSaved { activation: GeluSaved::new(pre), batch_norm: Some(saved) })
                 }
             };
             if let (Some(layer), Some(x)) = (hidden.last_mut(), x) {
@@ -111,49 +110,59 @@ impl Projector {
             layer.activation.keep(x);
         }
         let (y, norms) = ops::l2_normalize(&bottleneck, NORMALIZE_EPSILON);
-        Projected { y, norms, features, hidden }
+        Ok(Projected { y, norms, features, hidden })
     }
 
-    /// The same, keeping nothing.
+    /// The same of rows that are a whole batch, keeping nothing.
     pub fn infer(&self, p: &ParamSet, features: &Tensor) -> Tensor {
+        self.infer_with(p, features, &mut Alone).expect("who is alone waits for nobody")
+    }
+
+    /// The same of rows that are a part of a batch, keeping nothing.
+    pub fn infer_with(&self, p: &ParamSet, features: &Tensor, peers: &mut dyn Peers) -> Result<Tensor, PeerError> {
         let mut x = None;
         for layer in &self.hidden {
             let (affine, input) = (layer.linear.affine(p), x.as_ref().unwrap_or(features));
             x = Some(match layer.batch_norm {
                 None => ops::linear_gelu_only(input, &affine),
-                Some((weight, bias)) => {
-                    let linear = ops::linear(input, &affine);
-                    ops::gelu(&ops::batch_norm(&linear, &p[weight], &p[bias], BATCH_NORM_EPSILON).0)
-                }
+                Some(norm) => ops::gelu(&norm.forward(p, ops::linear(input, &affine), peers)?.0),
             });
         }
         let bottleneck = ops::linear(x.as_ref().unwrap_or(features), &self.last.affine(p));
-        ops::l2_normalize(&bottleneck, NORMALIZE_EPSILON).0
+        Ok(ops::l2_normalize(&bottleneck, NORMALIZE_EPSILON).0)
+    }
+
+    /// Whether what a row becomes depends on the other rows of its batch.
+    pub fn sees_whole_batch(&self) -> bool {
+        self.hidden.iter().any(|layer| layer.batch_norm.is_some())
+    }
+
+    /// Takes part in a [`Self::forward`] or a [`Self::backward`] of the other processes without a row of its own.
+    pub fn stand_by(&self, peers: &mut dyn Peers) -> Result<(), PeerError> {
+        self.hidden.iter().filter(|layer| layer.batch_norm.is_some()).try_for_each(|_| SharedNorm::stand_by(peers))
     }
 
     /// From the gradient of the unit vectors to that of the features; adds those of the parameters.
-    pub fn backward(&self, p: &ParamSet, projected: Projected, dy: &Tensor, grads: &mut ParamSet) -> Tensor {
+    pub fn backward(
+        &self,
+        p: &ParamSet,
+        projected: Projected,
+        dy: &Tensor,
+        grads: &mut ParamSet,
+        peers: &mut dyn Peers,
+    ) -> Result<Tensor, PeerError> {
         let Projected { y, norms, features, hidden } = projected;
         let mut d_output = ops::l2_normalize_backward(&y, &norms, NORMALIZE_EPSILON, dy);
         let mut above = &self.last;
         for (layer, saved) in self.hidden.iter().zip(hidden).rev() {
             let mut d_pre = above.backward_through_gelu(&d_output, p, saved.activation, grads);
-            if let (Some((weight, bias)), Some((linear, statistics))) = (layer.batch_norm, &saved.batch_norm) {
-                let (d_weight, d_bias) = grads.pair_mut(weight, bias);
-                d_pre = ops::batch_norm_backward(
-                    linear,
-                    statistics,
-                    &p[weight],
-                    BATCH_NORM_EPSILON,
-                    &d_pre,
-                    d_weight,
-                    d_bias,
-                );
+            if let (Some(norm), Some(saved)) = (layer.batch_norm, &saved.batch_norm) {
+                d_pre = norm.backward(p, saved, &d_pre, grads, peers)?;
             }
             d_output = d_pre;
             above = &layer.linear;
         }
         above.backward_weight(&features, &d_output, grads);
-        above.backward_input(&d_output, p)
+        Ok(above.backward_input(&d_output, p))
     }
 }

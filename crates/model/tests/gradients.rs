@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Crops, Network, mixed_drop_path, normal, random_weights, tiny_head};
-use model::{DropPath, Extras, Kept, Masked, Tokens, VitInput};
+use model::{Alone, DropPath, Extras, Kept, Masked, Tokens, VitInput};
 use tensor::ops::Interpolation;
 use tensor::{ParamId, ParamSet, Rows};
 
@@ -73,7 +73,7 @@ impl Case {
             ..VitInput::images(&images)
         };
         let (features, _) = vit.forward(p, device, &input, self.read).unwrap();
-        let (_, logits) = head.forward(p, features);
+        let (_, logits) = head.forward(p, features, &mut Alone).unwrap();
         logits.raw.to_f64().iter().zip(&self.projection).map(|(a, b)| a * b).sum()
     }
 
@@ -88,9 +88,9 @@ impl Case {
             ..VitInput::images(&images)
         };
         let (features, saved) = vit.forward(p, device, &input, self.read).unwrap();
-        let (projected, mut logits) = head.forward(p, features);
+        let (projected, mut logits) = head.forward(p, features, &mut Alone).unwrap();
         logits.raw.copy_from_f64(&self.projection);
-        let d_features = head.backward(p, projected, logits, grads);
+        let d_features = head.backward(p, projected, logits, grads, &mut Alone).unwrap();
         vit.backward(p, saved, &d_features, grads);
     }
 

@@ -9,7 +9,7 @@ use common::{
     Crops, Network, TINY, block_rate, drop_path_keys, mixed_drop_path, normal, random_weights, taken_branches,
     tiny_head,
 };
-use model::{ConfigError, DropPath, Layout, Readout, Tokens, Vit, VitConfig, VitInput};
+use model::{Alone, ConfigError, DropPath, Layout, Readout, Tokens, Vit, VitConfig, VitInput};
 use tensor::ops::{PixelData, Pixels};
 use tensor::{ParamSet, Precision};
 
@@ -406,6 +406,6 @@ fn a_head_with_batch_norm_is_that_of_plain_loops() {
     let features = normal(13, Crops::COUNT * TINY.dim);
     let rows: Matrix = features.chunks(TINY.dim).map(<[f64]>::to_vec).collect();
     let x = network.device.from_f64(&[Crops::COUNT, TINY.dim], &features);
-    let (_, logits) = network.head.forward(&weights, x);
+    let (_, logits) = network.head.forward(&weights, x, &mut Alone).unwrap();
     assert_close(&logits.raw.to_f64(), &plain.normed_head(&rows));
 }

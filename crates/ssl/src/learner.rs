@@ -215,7 +215,7 @@ impl<M: Method + ?Sized> Learner<M> {
                 let (views, images, some) = of_part(part);
                 let drop_path = some.as_ref().or(drop_path);
                 let part = StepPart { views, keys: &keys[images], step_images, drop_path, at, backbone_learns };
-                self.method.survey(&networks, &part)?;
+                self.method.survey(&networks, &part, &mut *self.reduce)?;
             }
             self.method.end_survey(&mut *self.reduce)?;
         }

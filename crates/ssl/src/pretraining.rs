@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use data::Source;
+use data::loader::Shard;
 use model::DropPath;
 use random::{Key, Purpose};
 use tensor::Device;
 use train::feed::Fed;
+use train::home::Witness;
 use train::optimizer::{GradientReport, StepValues};
-use train::reduce::Reduce;
+use train::reduce::{Alone, Reduce};
 use train::run::{Record, RunFolder};
 use train::state::{SavedState, State, StateError};
-use train::{Condition, Monitor, Position, StepError, StepRecord, TrainError, Trainable, Trainer};
+use train::{Condition, LoopOptions, Monitor, Position, StepError, StepRecord, TrainError, Trainable, Trainer};
 
 use crate::beginning::Beginning;
 use crate::health::{Course, Moment, RANK_ROWS, effective_rank};
@@ -59,10 +61,38 @@ pub enum PretrainError {
     /// The run.
     #[error(transparent)]
     Train(#[from] TrainError),
+    /// A batch that the processes cannot share.
+    #[error(
+        "a batch of {batch} cannot be shared equally by {processes} processes: --batch-size {fitting} can, or any other \
+         multiple of {processes}"
+    )]
+    Share {
+        /// Its images.
+        batch: usize,
+        /// How many processes there are.
+        processes: usize,
+        /// A batch close to it that they can share.
+        fitting: usize,
+    },
 }
 
-/// Opens or creates the run of a recipe in `folder`. `method` is [`method::of`](crate::method::of) the recipe, or one of
-/// the caller's own.
+/// What a pre-training is set up from, in each of the processes that train together.
+pub struct Start<'a> {
+    /// Where this process computes.
+    pub device: &'a Device,
+    /// What all of them do.
+    pub recipe: &'a Recipe,
+    /// [`method::of`](crate::method::of) the recipe, or one of the caller's own.
+    pub method: &'a dyn MethodSpec,
+    /// All images. Each process reads its share of every batch.
+    pub source: Arc<dyn Source>,
+    /// What the caller adds.
+    pub extras: Extras,
+    /// The processes.
+    pub reduce: Box<dyn Reduce>,
+}
+
+/// Opens or creates the run of a recipe in `folder`, which this process trains alone.
 pub fn open(
     device: &Device,
     recipe: &Recipe,
@@ -72,24 +102,58 @@ pub fn open(
     extras: Extras,
     monitor: &mut dyn Monitor,
 ) -> Result<Trainer<Pretraining>, PretrainError> {
-    let Extras { evaluated, beginning, description } = extras;
-    let options = learner_options(recipe).map_err(LearnError::from)?;
-    let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
-    let run = loop_options(recipe);
-    let loaded = ViewPlan::multi_crop(&run.loader.views, run.loader.channels).shapes(batch);
-    assert_eq!(method.views().shapes(batch), loaded, "a method's plan is of the views that the loader makes");
-    let need = MemoryNeed { options: &options, method, batch, drop_path, evaluated };
-    if let Some(plan) = plan_and_reserve(device, &need)? {
-        monitor.say(&plan.in_words());
+    Start { device, recipe, method, source, extras, reduce: Box::new(Alone) }.open(folder, monitor)
+}
+
+impl Start<'_> {
+    /// Opens or creates the run, in the one process that writes it.
+    pub fn open(self, folder: RunFolder, monitor: &mut dyn Monitor) -> Result<Trainer<Pretraining>, PretrainError> {
+        let (pretraining, options, source) = self.set_up(folder.is_new(), monitor)?;
+        Ok(Trainer::open(pretraining, options, folder, source, monitor)?)
     }
-    let mut pretraining = Pretraining { description, ..Pretraining::new(device, recipe, method)? };
-    if let Some(beginning) = &beginning {
-        let taken = pretraining.learner.begin_with(beginning);
-        if folder.is_new() {
-            monitor.say(&format!("began with {taken}"));
+
+    /// Takes part in the run, in every other process.
+    pub fn join(self, run: Witness, monitor: &mut dyn Monitor) -> Result<Trainer<Pretraining, Witness>, PretrainError> {
+        let (pretraining, options, source) = self.set_up(false, monitor)?;
+        Ok(Trainer::join(pretraining, options, run, source)?)
+    }
+
+    fn set_up(
+        self,
+        is_new: bool,
+        monitor: &mut dyn Monitor,
+    ) -> Result<(Pretraining, LoopOptions, Arc<dyn Source>), PretrainError> {
+        let Self { device, recipe, method, source, extras, reduce } = self;
+        let Extras { evaluated, beginning, description } = extras;
+        let options = learner_options(recipe).map_err(LearnError::from)?;
+        let mut run = loop_options(recipe);
+        run.loader.shard = Shard { number: reduce.rank(), of: reduce.ranks() };
+        run.loader.batch_size = share_of_batch(recipe.batch_size(), reduce.ranks())?;
+        let (batch, drop_path) = (run.loader.batch_size, recipe.drop_path());
+        let loaded = ViewPlan::multi_crop(&run.loader.views, run.loader.channels).shapes(batch);
+        assert_eq!(method.views().shapes(batch), loaded, "a method's plan is of the views that the loader makes");
+        let need = MemoryNeed { options: &options, method, batch, drop_path, evaluated };
+        if let Some(plan) = plan_and_reserve(device, &need)? {
+            monitor.say(&plan.in_words());
         }
+        let mut pretraining = Pretraining { description, ..Pretraining::new(device, recipe, method)? };
+        if let Some(beginning) = &beginning {
+            let taken = pretraining.learner.begin_with(beginning);
+            if is_new {
+                monitor.say(&format!("began with {taken}"));
+            }
+        }
+        pretraining.learner = pretraining.learner.with_reduce(reduce);
+        Ok((pretraining, run, source))
     }
-    Ok(Trainer::open(pretraining, run, folder, source, monitor)?)
+}
+
+/// The images of a batch that each of some processes takes.
+pub fn share_of_batch(batch: usize, processes: usize) -> Result<usize, PretrainError> {
+    match batch / processes {
+        share if share > 0 && share * processes == batch => Ok(share),
+        share => Err(PretrainError::Share { batch, processes, fitting: share.max(1) * processes }),
+    }
 }
 
 impl Pretraining {

@@ -4,9 +4,9 @@
 //! and absent unless the prototypes are vMF components. DINO has one of these, iBOT one for class and one for patch tokens.
 
 use tensor::ops::{self, Logits};
-use tensor::{Device, DeviceError, Tensor};
+use tensor::{Device, Tensor};
 use train::NotFinite;
-use train::reduce::Reduce;
+use train::reduce::{PeerError, Reduce};
 use train::state::{SavedState, State, StateError};
 use vmf::LogNormalizer;
 
@@ -145,7 +145,7 @@ impl Target {
     ///
     /// # Panics
     /// When nothing was noted.
-    pub fn end_step(&mut self, reduce: &mut dyn Reduce) -> Result<(), DeviceError> {
+    pub fn end_step(&mut self, reduce: &mut dyn Reduce) -> Result<(), PeerError> {
         let parts = std::mem::take(&mut self.parts);
         let first = &parts[0].1;
         let joined = if parts.len() > 1 || reduce.ranks() > 1 {

@@ -18,6 +18,7 @@ use tensor::{CpuOptions, CudaPrecision, Device, ParamSet, Precision};
 use train::Position;
 use train::curve::Curve;
 use train::optimizer::StepValues;
+use train::reduce::Alone;
 use train::step::StepReport;
 
 /// The learner of one mode in double precision, with the closed-form weights in student and teacher.
@@ -73,7 +74,7 @@ fn outputs(learner: &Learner<Dino>, weights: &ParamSet, views: &[Pixels<'_>]) ->
     let rows = |t: &tensor::Tensor| t.to_f64().chunks(t.columns()).map(<[f64]>::to_vec).collect();
     let features = learner.vit().features(weights, learner.device(), views).unwrap();
     let feature_rows = rows(&features);
-    let (_, logits) = learner.method.head().forward(weights, features);
+    let (_, logits) = learner.method.head().forward(weights, features, &mut Alone).unwrap();
     (feature_rows, rows(&logits.raw))
 }
 

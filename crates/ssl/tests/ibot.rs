@@ -126,7 +126,7 @@ fn gradient(learner: &mut Learner<Ibot>, masks: &Masks) -> (f64, ParamSet) {
     let (device, vit) = (learner.device().clone(), learner.vit().clone());
     let networks = Networks { device: &device, vit: &vit, student: &learner.student, teacher: &learner.teacher };
     learner.method.start_step();
-    let loss = learner.method.add_gradient_masked(&networks, &part, masks, &mut gradient).unwrap();
+    let loss = learner.method.add_gradient_masked(&networks, &part, masks, &mut Alone, &mut gradient).unwrap();
     (loss, gradient)
 }
 

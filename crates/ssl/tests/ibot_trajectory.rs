@@ -66,10 +66,10 @@ impl Method for WithMasks {
         &mut self,
         n: &Networks<'_>,
         part: &StepPart<'_>,
-        _: &mut dyn Reduce,
+        reduce: &mut dyn Reduce,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
-        self.0.add_gradient_masked(n, part, &masks(part.at.step), gradient)
+        self.0.add_gradient_masked(n, part, &masks(part.at.step), reduce, gradient)
     }
     fn is_frozen(&self, at: Position) -> bool {
         self.0.is_frozen(at)

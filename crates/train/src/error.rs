@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use data::LoaderError;
-use model::ConfigError;
+use model::{ConfigError, PeerError};
 use tensor::DeviceError;
 
 use crate::run::RunError;
@@ -29,9 +29,18 @@ pub enum StepError {
     /// The device.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// Another process of the same run, which says why.
-    #[error("another process of this run has failed")]
-    Elsewhere,
+    /// Another process of the same run, which says why, or all others.
+    #[error(transparent)]
+    Peers(PeerError),
+}
+
+impl From<PeerError> for StepError {
+    fn from(error: PeerError) -> Self {
+        match error {
+            PeerError::Device(error) => Self::Device(error),
+            other => Self::Peers(other),
+        }
+    }
 }
 
 /// Why a training ended.
@@ -52,6 +61,17 @@ pub enum TrainFailure {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
+        what: String,
+    },
+    /// A checkpoint that the process which writes the run has found, and that this process cannot use.
+    #[error(
+        "this process cannot use the checkpoint of step {step} that the run goes on from: {what}. All processes of a run need \
+         the same folder"
+    )]
+    Unseen {
+        /// Its step.
+        step: u64,
+        /// Why.
         what: String,
     },
     /// Something that is not finite, found when it was to be saved.

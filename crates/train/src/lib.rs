@@ -5,6 +5,7 @@
 //! - [`layers`]: which layer of a network a parameter belongs to.
 //! - [`reduce`]: what the processes of one run add up and decide together.
 //! - [`feed`]: batches on their way to the device.
+//! - [`home`]: where a run is kept, by the one of its processes that writes.
 //! - [`step`]: the end of every step, from a gradient to new weights.
 //! - [`state`]: what a checkpoint holds, by name.
 //! - [`run`]: the run's folder, its checkpoints, logs and result, and a reader for all of them.
@@ -17,6 +18,7 @@ mod collapse;
 pub mod curve;
 pub mod error;
 pub mod feed;
+pub mod home;
 pub mod layers;
 pub mod optimizer;
 mod options;

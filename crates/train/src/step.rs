@@ -5,7 +5,7 @@ use tensor::{Device, ParamSet};
 
 use crate::error::{NotFinite, StepError};
 use crate::optimizer::{GradientReport, Optimizer, StepValues};
-use crate::reduce::Reduce;
+use crate::reduce::{PeerError, Reduce};
 
 /// What a step was like.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +52,7 @@ pub fn complete(
 /// What this process has found, if no other one has failed.
 pub fn together<T, E: From<StepError>>(here: Result<T, E>, reduce: &mut dyn Reduce) -> Result<T, E> {
     match reduce.any(here.is_err()).map_err(StepError::from)? {
-        true => Err(here.err().unwrap_or_else(|| StepError::Elsewhere.into())),
+        true => Err(here.err().unwrap_or_else(|| StepError::from(PeerError::Elsewhere).into())),
         false => here,
     }
 }

@@ -25,9 +25,13 @@ pub struct Substitutes {
 }
 
 impl Substitutes {
-    /// Takes note of the batch of a step. The images whose turn it was are in `keys`, those that came in `samples`.
-    pub(crate) fn note(&mut self, step: u64, batch: &Batch) {
-        let count = batch.keys.iter().zip(&batch.samples).filter(|(turn, came)| turn != came).count() as u64;
+    /// Those in a batch. The images whose turn it was are in `keys`, those that came in `samples`.
+    pub(crate) fn in_batch(batch: &Batch) -> u64 {
+        batch.keys.iter().zip(&batch.samples).filter(|(turn, came)| turn != came).count() as u64
+    }
+
+    /// Takes note of those of a step.
+    pub(crate) fn note(&mut self, step: u64, count: u64) {
         if count > 0 {
             self.first = if self.images == 0 { step } else { self.first };
             self.last = step;
@@ -74,11 +78,11 @@ mod tests {
     #[test]
     fn an_image_whose_turn_it_was_is_no_substitute() {
         let mut found = Substitutes::default();
-        found.note(1, &batch([4, 7], [4, 7]));
+        found.note(1, Substitutes::in_batch(&batch([4, 7], [4, 7])));
         assert_eq!(found, Substitutes::default());
-        found.note(2, &batch([4, 7], [4, 9]));
+        found.note(2, Substitutes::in_batch(&batch([4, 7], [4, 9])));
         assert_eq!(found.to_string(), "once in step 2 another image stood in for one that could not be read");
-        found.note(5, &batch([1, 2], [3, 3]));
+        found.note(5, Substitutes::in_batch(&batch([1, 2], [3, 3])));
         assert_eq!(found, Substitutes { images: 3, first: 2, last: 5 });
         assert!(found.to_string().starts_with("3 times in steps 2 to 5 "));
         assert!(found.are_after(4) && !found.are_after(5));

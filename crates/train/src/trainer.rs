@@ -14,10 +14,11 @@ use serde_json::json;
 use crate::collapse::{Collapse, Condition};
 use crate::error::{Kept, NotFinite, StepError, TrainError, TrainFailure};
 use crate::feed::{Fed, Feed};
+use crate::home::{Home, Witness, Writer};
 use crate::options::{LoopOptions, Outcome};
 use crate::pace::Pace;
-use crate::run::{EventLog, MetricsLog, NOT_FINITE_FILE, Record, RunError, RunFolder};
-use crate::state::{SavedState, State};
+use crate::run::{Checkpoint, Record, RunError, RunFolder};
+use crate::state::{SavedState, State, StateError};
 use crate::step;
 use crate::substitutes::Substitutes;
 use crate::trainable::{Position, StepRecord, Trainable};
@@ -29,19 +30,35 @@ const MUCH_WAITING: f64 = 0.2;
 const FIRST_SAVE: Duration = Duration::from_secs(20);
 
 /// A run that is ready to go on.
-pub struct Trainer<T> {
+pub struct Trainer<T, H = Writer> {
     trained: T,
     options: LoopOptions,
-    folder: RunFolder,
-    metrics: MetricsLog,
-    events: EventLog,
+    home: H,
     source: Arc<dyn Source>,
     step: u64,
     saved: Option<u64>,
-    /// Records that are still to be written: no checkpoint may lie behind one that is missing.
-    unwritten: Vec<Record>,
     substitutes: Substitutes,
     collapse: Collapse,
+}
+
+impl<T: Trainable> Trainer<T, Witness> {
+    /// Goes on with a run that another process writes: from where that one has said.
+    pub fn join(
+        mut trained: T,
+        options: LoopOptions,
+        home: Witness,
+        source: Arc<dyn Source>,
+    ) -> Result<Self, TrainError> {
+        let said = trained.reduce().gather(&[]).map_err(StepError::from)?;
+        let checkpoint = match said.iter().find_map(|said| said.first()) {
+            Some(&step) => home.checkpoint(step as u64).map(Some),
+            None => Ok(None),
+        };
+        let checkpoint = step::together(checkpoint, trained.reduce())?;
+        let restored = Restored::from(checkpoint.as_ref(), &mut trained);
+        let restored = step::together(restored, trained.reduce())?;
+        Ok(Self::with(trained, options, home, source, restored))
+    }
 }
 
 impl<T: Trainable> Trainer<T> {
@@ -53,45 +70,92 @@ impl<T: Trainable> Trainer<T> {
         source: Arc<dyn Source>,
         monitor: &mut dyn Monitor,
     ) -> Result<Self, TrainError> {
-        folder.save_changes()?;
-        let recovered = folder.recover()?;
+        let recovered = folder.save_changes().and_then(|()| folder.recover()).map_err(TrainFailure::from);
+        let recovered = match recovered {
+            Ok(recovered) => recovered,
+            Err(error) => {
+                // The others wait to hear from where to go on.
+                _ = trained.reduce().any(true);
+                return Err(error.into());
+            }
+        };
         for skipped in &recovered.skipped {
             let what = if skipped.is_damaged { "falling back to the previous checkpoint" } else { "it is passed over" };
             monitor.say(&format!("{skipped}: {what}"));
         }
-        let (mut substitutes, mut collapse) = (Substitutes::default(), Collapse::default());
-        if let Some(checkpoint) = &recovered.checkpoint {
-            let mut restore = || {
-                let saved = SavedState::of(checkpoint)?;
-                substitutes = Substitutes::restore(&saved)?;
-                collapse = Collapse::restore(&saved)?;
-                trained.restore(&saved)
-            };
-            restore().map_err(|error| TrainFailure::Checkpoint {
-                path: checkpoint.path().to_owned(),
-                what: error.to_string(),
-            })?;
-        }
-        let saved = recovered.checkpoint.as_ref().map(|c| c.step());
+        let saved = recovered.checkpoint.as_ref().map(Checkpoint::step);
+        let said: Vec<f64> = saved.iter().map(|&step| step as f64).collect();
+        trained.reduce().gather(&said).map_err(StepError::from)?;
+        // Whether the others can read it.
+        step::together(Ok::<(), TrainFailure>(()), trained.reduce())?;
+        let restored = Restored::from(recovered.checkpoint.as_ref(), &mut trained);
+        let restored = step::together(restored, trained.reduce())?;
         let root = folder.root().display();
         match saved {
             Some(step) => monitor.say(&format!("continuing {root} after step {step}")),
             None if folder.is_new() => {}
             None => monitor.say(&format!("{root}: no checkpoint had been written yet, so it starts over")),
         }
-        if substitutes.images > 0 {
+        if restored.substitutes.images > 0 {
             monitor.say(&format!(
-                "{substitutes}. If that has been repaired since, those steps stay as they are: for what a run gives that can \
-                 read all images, begin one with another --out"
+                "{}. If that has been repaired since, those steps stay as they are: for what a run gives that can \
+                 read all images, begin one with another --out",
+                restored.substitutes
             ));
         }
-        let (metrics, log) = folder.metrics(saved)?;
-        if log.kept == 0 && saved.is_some_and(|step| step >= options.log_every) {
-            monitor.say("metrics.jsonl has nothing of the steps so far any more; it goes on from here");
-        }
-        let events = folder.events(saved.map_or(0, |s| s + 1))?;
-        let (step, unwritten) = (saved.unwrap_or(0), Vec::new());
-        Ok(Self { trained, options, folder, metrics, events, source, step, saved, unwritten, substitutes, collapse })
+        let home = Writer::open(folder, saved, options.log_every, monitor)?;
+        Ok(Self::with(trained, options, home, source, restored))
+    }
+
+    /// The run's folder.
+    pub fn folder(&self) -> &RunFolder {
+        &self.home.folder
+    }
+
+    /// The run's folder alone: what was trained is given up.
+    pub fn into_folder(self) -> RunFolder {
+        self.home.folder
+    }
+
+    /// For a run that has collapsed: takes what is trained back to the newest checkpoint from before, whose step is
+    /// returned; none where there is none. The run itself stays where it is: this is the last that is done with it.
+    pub fn return_to_health(&mut self) -> Result<Option<u64>, TrainError> {
+        let Some(before) = self.collapse.healthy_before() else { return Ok(None) };
+        let Some(checkpoint) = self.folder().checkpoints().newest_before(before)? else { return Ok(None) };
+        Restored::from(Some(&checkpoint), &mut self.trained)?;
+        Ok(Some(checkpoint.step()))
+    }
+}
+
+/// What a checkpoint says of the run beside what is trained.
+#[derive(Default)]
+struct Restored {
+    step: Option<u64>,
+    substitutes: Substitutes,
+    collapse: Collapse,
+}
+
+impl Restored {
+    /// Takes what is trained to where a checkpoint was; to the beginning, where it is, without one.
+    fn from(checkpoint: Option<&Checkpoint>, trained: &mut impl Trainable) -> Result<Self, TrainFailure> {
+        let Some(checkpoint) = checkpoint else { return Ok(Self::default()) };
+        let mut restore = || {
+            let saved = SavedState::of(checkpoint)?;
+            trained.restore(&saved)?;
+            let (substitutes, collapse) = (Substitutes::restore(&saved)?, Collapse::restore(&saved)?);
+            Ok(Self { step: Some(checkpoint.step()), substitutes, collapse })
+        };
+        restore().map_err(|error: StateError| TrainFailure::Checkpoint {
+            path: checkpoint.path().to_owned(),
+            what: error.to_string(),
+        })
+    }
+}
+
+impl<T: Trainable, H: Home> Trainer<T, H> {
+    fn with(trained: T, options: LoopOptions, home: H, source: Arc<dyn Source>, restored: Restored) -> Self {
+        let Restored { step: saved, substitutes, collapse } = restored;
+        Self { trained, options, home, source, step: saved.unwrap_or(0), saved, substitutes, collapse }
     }
 
     /// What is trained.
@@ -107,29 +171,6 @@ impl<T: Trainable> Trainer<T> {
     /// The steps so far that were trained on substitutes for unreadable images.
     pub fn substitutes(&self) -> Substitutes {
         self.substitutes
-    }
-
-    /// The run's folder.
-    pub fn folder(&self) -> &RunFolder {
-        &self.folder
-    }
-
-    /// The run's folder alone: what was trained is given up.
-    pub fn into_folder(self) -> RunFolder {
-        self.folder
-    }
-
-    /// For a run that has collapsed: takes what is trained back to the newest checkpoint from before, whose step is
-    /// returned; none where there is none. The run itself stays where it is: this is the last that is done with it.
-    pub fn return_to_health(&mut self) -> Result<Option<u64>, TrainError> {
-        let Some(before) = self.collapse.healthy_before() else { return Ok(None) };
-        let Some(checkpoint) = self.folder.checkpoints().newest_before(before)? else { return Ok(None) };
-        let restored = SavedState::of(&checkpoint).and_then(|saved| self.trained.restore(&saved));
-        restored.map_err(|error| TrainFailure::Checkpoint {
-            path: checkpoint.path().to_owned(),
-            what: error.to_string(),
-        })?;
-        Ok(Some(checkpoint.step()))
     }
 
     /// Full batches, of all processes together, in one pass over the data.
@@ -198,8 +239,10 @@ impl<T: Trainable> Trainer<T> {
                 other => other?,
             };
             self.step += 1;
-            self.substitutes.note(self.step, &fed.batch);
-            pace.add(self.options.loader.batch_size, feed.waited());
+            let substituted = self.trained.reduce().gather(&[Substitutes::in_batch(&fed.batch) as f64]);
+            let substituted: f64 = substituted.map_err(StepError::from)?.iter().flatten().sum();
+            self.substitutes.note(self.step, substituted as u64);
+            pace.add(self.options.loader.batch_size * self.options.loader.shard.of, feed.waited());
 
             let (images_per_second, data_wait) = pace.rates();
             let (step, epoch) = (self.step, at.epoch);
@@ -272,13 +315,7 @@ impl<T: Trainable> Trainer<T> {
             "step": self.step, "epoch": batch.epoch, "position": batch.position, "term": error.term,
             "samples": batch.samples, "names": names,
         });
-        // That the description could not be written must not hide why the run stopped.
-        let report = match self.folder.write(NOT_FINITE_FILE, format!("{identity:#}\n").as_bytes()) {
-            Ok(path) => format!("The batch is described in {}.", path.display()),
-            Err(e) => {
-                format!("The batch could not be described in the run's folder: {e}. Its images: {}.", names.join(", "))
-            }
-        };
+        let report = self.home.describe_not_finite(&identity);
         TrainFailure::NotFinite { step: self.step, term: error.term, report }
     }
 
@@ -295,28 +332,8 @@ impl<T: Trainable> Trainer<T> {
         }
         let (images_per_second, data_wait) = pace.rates();
         let record = record.number("images_per_second", images_per_second).number("data_wait", data_wait);
-        let written = self.append(record, monitor);
+        let written = self.home.append(record, monitor);
         self.together(written)
-    }
-
-    fn append(&mut self, record: Record, monitor: &mut dyn Monitor) -> Result<(), TrainFailure> {
-        // First of all: a disk that does not answer once must not lose it.
-        self.unwritten.push(record);
-        // Also between two checkpoints: nobody is helped by a run whose folder is gone.
-        self.folder.check_own()?;
-        if !self.metrics.keep_in_place()? {
-            monitor.say("metrics.jsonl was removed; it goes on from here");
-        }
-        self.write_records()
-    }
-
-    fn write_records(&mut self) -> Result<(), TrainFailure> {
-        while let Some(record) = self.unwritten.first() {
-            self.metrics.append(record)?;
-            let record = self.unwritten.remove(0);
-            self.events.append(&record)?;
-        }
-        Ok(())
     }
 
     fn end_epoch(
@@ -354,7 +371,7 @@ impl<T: Trainable> Trainer<T> {
         }
         let record = Record::new(self.step).whole("epoch", epoch as i64);
         let record = found.numbers.iter().fold(record, |record, (key, value)| record.number(key, *value));
-        self.append(record, monitor)
+        self.home.append(record, monitor)
     }
 
     fn until_save(&self) -> Duration {
@@ -366,9 +383,6 @@ impl<T: Trainable> Trainer<T> {
         if self.saved == Some(self.step) {
             return Ok(());
         }
-        self.folder.check_own()?;
-        self.write_records()?;
-        self.metrics.sync()?;
         let mut state = State::default();
         self.trained.save(&mut state);
         self.substitutes.save(&mut state);
@@ -376,16 +390,8 @@ impl<T: Trainable> Trainer<T> {
         if let Some(name) = state.not_finite() {
             return Err(TrainFailure::State { name, step: self.step });
         }
-        let checkpoints = self.folder.checkpoints().sparing(self.collapse.healthy_before());
-        let written = state.write(&checkpoints, self.step, self.trained.device());
-        // A folder that goes while a checkpoint is written shows as a file that cannot be renamed.
-        let written = written.or_else(|error| self.folder.check_own().map_err(TrainFailure::from).and(Err(error)))?;
-        if let Some(moved) = written.moved {
-            let (path, moved) = (written.path.display(), moved.display());
-            monitor.say(&format!("{path} was not of this run, which has written its own: the other is now {moved}"));
-        }
+        self.home.save(state, self.step, self.collapse.healthy_before(), self.trained.device(), monitor)?;
         self.saved = Some(self.step);
-        self.folder.note_saved(self.step);
         Ok(())
     }
 
@@ -396,15 +402,11 @@ impl<T: Trainable> Trainer<T> {
         unreadable && self.substitutes.are_after(self.saved.unwrap_or(0))
     }
 
-    fn is_there(&self, step: u64) -> bool {
-        self.folder.checkpoints().list().is_ok_and(|found| found.iter().any(|&(there, _)| there == step))
-    }
-
     /// What a run that fails now leaves behind.
     fn kept(&self, cause: &TrainFailure) -> Kept {
         match self.saved {
             _ if matches!(cause, TrainFailure::Run(RunError::FolderLost { .. })) => Kept::NoFolder,
-            Some(step) if !self.is_there(step) => Kept::Gone { step },
+            Some(step) if !self.home.holds(step) => Kept::Gone { step },
             Some(step) if step == self.step => Kept::All { step },
             saved if self.ends_on_substitutes(cause) => Kept::BeforeSubstitutes { saved, step: self.step },
             Some(step) => Kept::Checkpoint { step },

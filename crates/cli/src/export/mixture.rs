@@ -97,7 +97,7 @@ impl Density {
         }
         let mut features = device.zeros(&[1, class.len()]);
         features.copy_from_f32(class);
-        let y = projector.forward(&values, features).y.to_f64();
+        let y = projector.infer(&values, &features).to_f64();
         self.at_point(&y)
     }
 

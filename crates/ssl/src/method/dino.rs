@@ -6,12 +6,12 @@ use model::{Head, HeadConfig, Layout, ParamSpec, PrototypeLayer, Tokens, VitConf
 use tensor::{Device, ParamId, ParamSet, Tensor};
 use train::curve::Curve;
 use train::optimizer::Treatment;
-use train::reduce::Reduce;
+use train::reduce::{Peers, Reduce};
 use train::run::Record;
 use train::state::{SavedState, State, StateError};
 use train::{Position, StepError};
 
-use super::{Method, MethodSpec, Networks, StepPart};
+use super::{Method, MethodSpec, Networks, StepPart, of_all_processes};
 use crate::health::{Finding, Health, Moment, Vitals};
 use crate::koleo::Koleo;
 use crate::learner::LearnError;
@@ -156,14 +156,15 @@ impl Dino {
         part: &StepPart<'_>,
         (student_tokens, teacher_tokens): (Tensor, Tensor),
         weight: f64,
+        peers: &mut dyn Peers,
         gradient: &mut ParamSet,
     ) -> Result<(Tensor, f64, f64), StepError> {
         let Networks { student, teacher, .. } = *networks;
         let magnitude = self.head.prototypes.magnitude();
-        let (_, logits) = self.head.forward(teacher, teacher_tokens);
+        let (_, logits) = self.head.forward(teacher, teacher_tokens, peers)?;
         let tau = self.teacher_temperature(part.at);
         let targets = self.loss.teacher(Side { logits, magnitude: &teacher[magnitude] }, tau);
-        let (projected, logits) = self.head.forward(student, student_tokens);
+        let (projected, logits) = self.head.forward(student, student_tokens, peers)?;
         let predictions = Side { logits, magnitude: &student[magnitude] };
 
         let images = part.views.images();
@@ -171,7 +172,7 @@ impl Dino {
         let d_magnitude = &mut gradient[magnitude];
         let (d_logits, report) = self.loss.between_views(predictions, &targets, images, &terms, d_magnitude)?;
         drop(targets);
-        let d_features = self.head.backward(student, projected, d_logits, gradient);
+        let d_features = self.head.backward(student, projected, d_logits, gradient, peers)?;
         let koleo = self.koleo.add_gradient(&self.head.prototypes, student, part.share(), gradient);
         self.step.teacher_entropy += part.share() * report.teacher_entropy;
         self.step.assignments.extend(report.assignments);
@@ -207,7 +208,7 @@ impl Method for Dino {
         &mut self,
         networks: &Networks<'_>,
         part: &StepPart<'_>,
-        _: &mut dyn Reduce,
+        reduce: &mut dyn Reduce,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
         let Networks { device, vit, student, teacher } = *networks;
@@ -215,7 +216,7 @@ impl Method for Dino {
         let views = part.views.seen_by(Viewer::Student);
         let input = VitInput { drop_path: part.drop_path, ..VitInput::images(&views) };
         let (features, saved) = vit.forward(student, device, &input, Tokens::Class)?;
-        let (d_features, loss, koleo) = self.class_loss(networks, part, (features, targets), 1.0, gradient)?;
+        let (d_features, loss, koleo) = self.class_loss(networks, part, (features, targets), 1.0, reduce, gradient)?;
         if part.backbone_learns {
             vit.backward(student, saved, &d_features, gradient);
         }
@@ -228,10 +229,11 @@ impl Method for Dino {
 
     fn end_step(&mut self, loss: f64, reduce: &mut dyn Reduce) -> Result<(), StepError> {
         self.loss.target_mut().end_step(reduce)?;
-        // Each process has its share of the mean; the assignments at hand are a sample of all.
+        // Each process has its share of the mean.
         self.step.teacher_entropy = reduce.gather(&[self.step.teacher_entropy])?.iter().flatten().sum();
         // Of class tokens alone: what says whether the teacher is uniform.
         self.step.loss = loss - self.koleo.loss();
+        self.step.assignments = of_all_processes(std::mem::take(&mut self.step.assignments), reduce)?;
         self.health.observe(&self.step.assignments);
         Ok(())
     }

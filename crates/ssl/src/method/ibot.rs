@@ -19,13 +19,13 @@ use random::{Key, Purpose};
 use tensor::{Device, ParamId, ParamSet, Rows, Tensor, ops};
 use train::curve::Curve;
 use train::optimizer::Treatment;
-use train::reduce::Reduce;
+use train::reduce::{Peers, Reduce};
 use train::run::Record;
 use train::state::{SavedState, State, StateError};
 use train::{Position, StepError};
 
 use super::dino::{Dino, DinoOptions};
-use super::{Method, MethodSpec, Networks, StepPart};
+use super::{Method, MethodSpec, Networks, StepPart, of_all_processes};
 use crate::health::{Finding, Health, Moment};
 use crate::koleo::Koleo;
 use crate::learner::LearnError;
@@ -244,6 +244,7 @@ impl Ibot {
         networks: &Networks<'_>,
         part: &StepPart<'_>,
         masks: &Masks,
+        peers: &mut dyn Peers,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
         let Networks { device, vit, student, teacher } = *networks;
@@ -255,7 +256,9 @@ impl Ibot {
         let of_views = Rows::all(std::iter::repeat_n(leading + patches, views));
         let class_targets = ops::gather(&seen, &of_views.first_of_each(), 1.0);
         let projector = &self.class.head().projector;
-        let targets = projector.infer(teacher, &ops::gather(&seen, &of_views.all_but_first(leading), 1.0));
+        let of_patches = ops::gather(&seen, &of_views.all_but_first(leading), 1.0);
+        let targets = projector.infer_with(teacher, &of_patches, peers)?;
+        drop(of_patches);
         drop(seen);
         self.observe_patches(teacher, &targets, part.at);
 
@@ -275,10 +278,10 @@ impl Ibot {
 
         let weight = self.options.class_weight;
         let (d_class, class_loss, mut koleo) =
-            self.class.class_loss(networks, part, (class, class_targets), weight, gradient)?;
+            self.class.class_loss(networks, part, (class, class_targets), weight, peers, gradient)?;
         let mut d_tokens = device.zeros(tokens.shape());
         ops::scatter_add(&d_class, &class_rows, 1.0, &mut d_tokens);
-        let patch_loss = self.patch_loss(networks, part, masks, (&tokens, &targets), &mut d_tokens, gradient)?;
+        let patch_loss = self.patch_loss(networks, part, masks, (&tokens, &targets), &mut d_tokens, peers, gradient)?;
         drop((tokens, targets));
         if let Some(own) = &self.own_prototypes {
             koleo += self.koleo.add_gradient(own, student, part.share(), gradient);
@@ -306,6 +309,18 @@ impl Ibot {
         }
     }
 
+    /// The pieces in which masked patches go through the student's head. Where what a row becomes depends on the other rows
+    /// of its piece, all processes take as many pieces, some of them empty where a process has few masked patches.
+    fn masked_pieces(&self, count: usize, peers: &mut dyn Peers) -> Result<Vec<Range<usize>>, StepError> {
+        let at_once = piece_rows(self.options.patch_prototypes());
+        let own: Vec<Range<usize>> = pieces(count, at_once).collect();
+        if peers.ranks() == 1 || !self.class.head().projector.sees_whole_batch() {
+            return Ok(own);
+        }
+        let most = peers.gather(&[own.len() as f64])?.into_iter().flatten().fold(0.0, f64::max) as usize;
+        Ok((0..most).map(|piece| piece * count / most..(piece + 1) * count / most).collect())
+    }
+
     /// Adds the gradient of the masked patches to that of the student's tokens; their share of the loss.
     fn patch_loss(
         &mut self,
@@ -314,6 +329,7 @@ impl Ibot {
         masks: &Masks,
         (tokens, targets): (&Tensor, &Tensor),
         d_tokens: &mut Tensor,
+        peers: &mut dyn Peers,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
         let Networks { student, teacher, vit, .. } = *networks;
@@ -324,7 +340,14 @@ impl Ibot {
         let (count, tau) = (of_teacher.len(), self.patch_temperature(part.at));
         let magnitude = self.prototypes().magnitude();
         let mut loss = 0.0;
-        for piece in pieces(count, piece_rows(self.options.patch_prototypes())) {
+        for piece in self.masked_pieces(count, peers)? {
+            let projector = &self.class.head().projector;
+            if piece.is_empty() {
+                // Forward, then backward: the others have rows, and wait for this process.
+                projector.stand_by(peers)?;
+                projector.stand_by(peers)?;
+                continue;
+            }
             let seen = ops::gather(targets, &Rows::some(targets.rows(), &of_teacher[piece.clone()]), 1.0);
             let logits = self.prototypes().logits(teacher, &seen);
             let side = self.loss.teacher(Side { logits, magnitude: &teacher[magnitude] }, tau);
@@ -332,8 +355,7 @@ impl Ibot {
             drop(side);
 
             let rows = Rows::some(tokens.rows(), &of_student[piece.clone()]);
-            let projector = &self.class.head().projector;
-            let projected = projector.forward(student, ops::gather(tokens, &rows, 1.0));
+            let projected = projector.forward(student, ops::gather(tokens, &rows, 1.0), peers)?;
             let logits = self.prototypes().logits(student, &projected.y);
             let predictions = Side { logits, magnitude: &student[magnitude] };
             let terms = Terms::one_to_one(weights[piece.clone()].to_vec());
@@ -341,7 +363,7 @@ impl Ibot {
                 self.loss.cross_entropy(predictions, &distributions, &terms, &mut gradient[magnitude])?;
             loss += of_piece;
             let dy = self.prototypes().backward(student, &projected.y, d_logits, gradient);
-            let d_rows = self.class.head().projector.backward(student, projected, &dy, gradient);
+            let d_rows = self.class.head().projector.backward(student, projected, &dy, gradient, peers)?;
             ops::scatter_add(&d_rows, &rows, 1.0, d_tokens);
             self.step.entropies += piece.len() as f64 * distributions.entropy;
             self.step.assignments.extend(distributions.assignments);
@@ -374,7 +396,7 @@ impl Method for Ibot {
         &mut self,
         networks: &Networks<'_>,
         part: &StepPart<'_>,
-        _: &mut dyn Reduce,
+        reduce: &mut dyn Reduce,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
         let masks = if networks.device.is_planner() {
@@ -382,7 +404,7 @@ impl Method for Ibot {
         } else {
             self.options.draw_masks(part.keys, part.at.epoch)
         };
-        self.add_gradient_masked(networks, part, &masks, gradient)
+        self.add_gradient_masked(networks, part, &masks, reduce, gradient)
     }
 
     fn is_frozen(&self, at: Position) -> bool {
@@ -393,7 +415,7 @@ impl Method for Ibot {
         let PatchReport { class_loss, loss, entropies, targets, masked, .. } = self.step;
         let everywhere = reduce.gather(&[class_loss, loss, entropies, targets, masked])?;
         let sum = |i: usize| everywhere.iter().map(|rank| rank[i]).sum::<f64>();
-        let assignments = std::mem::take(&mut self.step.assignments);
+        let assignments = of_all_processes(std::mem::take(&mut self.step.assignments), reduce)?;
         self.health.observe(&assignments);
         let [class_loss, loss, entropies, targets, masked] = [0, 1, 2, 3, 4].map(sum);
         self.step = PatchReport { class_loss, loss, entropies, targets, masked, assignments };

@@ -15,7 +15,7 @@ use std::fmt;
 use model::{DropPath, Layout, ParamSpec, Tokens, Vit, VitConfig};
 use tensor::{Device, ParamId, ParamSet, Tensor};
 use train::optimizer::Treatment;
-use train::reduce::Reduce;
+use train::reduce::{PeerError, Reduce};
 use train::run::Record;
 use train::state::{SavedState, State, StateError};
 use train::{Position, StepError};
@@ -62,6 +62,15 @@ impl StepPart<'_> {
     }
 }
 
+/// What all processes have seen, in their order.
+fn of_all_processes(seen: Vec<usize>, reduce: &mut dyn Reduce) -> Result<Vec<usize>, PeerError> {
+    if reduce.ranks() == 1 {
+        return Ok(seen);
+    }
+    let here: Vec<f64> = seen.into_iter().map(|prototype| prototype as f64).collect();
+    Ok(reduce.gather(&here)?.into_iter().flatten().map(|prototype| prototype as usize).collect())
+}
+
 /// A training method.
 pub trait Method: fmt::Debug + Send {
     /// Which views it wants of an image.
@@ -82,9 +91,14 @@ pub trait Method: fmt::Debug + Send {
         false
     }
 
-    /// Takes note of a part of a step.
-    fn survey(&mut self, networks: &Networks<'_>, part: &StepPart<'_>) -> Result<(), StepError> {
-        _ = (networks, part);
+    /// Takes note of a part of a step. `reduce` is for what all processes must know of it.
+    fn survey(
+        &mut self,
+        networks: &Networks<'_>,
+        part: &StepPart<'_>,
+        reduce: &mut dyn Reduce,
+    ) -> Result<(), StepError> {
+        _ = (networks, part, reduce);
         Ok(())
     }
 

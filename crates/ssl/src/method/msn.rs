@@ -20,12 +20,12 @@ use random::{Key, Purpose};
 use tensor::ops::{self, Logits};
 use tensor::{Device, ParamId, ParamSet, Rows, Tensor};
 use train::optimizer::{Clip, Treatment};
-use train::reduce::Reduce;
+use train::reduce::{Peers, Reduce};
 use train::run::Record;
 use train::state::{SavedState, State, StateError};
 use train::{NotFinite, Position, StepError};
 
-use super::{Method, MethodSpec, Networks, StepPart};
+use super::{Method, MethodSpec, Networks, StepPart, of_all_processes};
 use crate::health::{Finding, Health, Moment, Vitals};
 use crate::koleo::Koleo;
 use crate::learner::LearnError;
@@ -216,6 +216,7 @@ impl Msn {
         networks: &Networks<'_>,
         part: &StepPart<'_>,
         kept: &[Vec<usize>],
+        peers: &mut dyn Peers,
     ) -> Result<(Anchors, model::VitSaved), StepError> {
         let Networks { device, vit, student, .. } = *networks;
         let views = part.views.seen_by(Viewer::Student);
@@ -225,17 +226,23 @@ impl Msn {
         let tokens = Kept::new(vit.config().leading_tokens(), of_images.enumerate().map(whole));
         let input = VitInput { drop_path: part.drop_path, kept: Some(&tokens), ..VitInput::images(&views) };
         let (features, saved) = vit.forward(student, device, &input, Tokens::Class)?;
-        let projected = self.projector.forward(student, features);
+        let projected = self.projector.forward(student, features, peers)?;
         let logits = self.prototypes.logits(student, &projected.y);
         let delta = self.normalizer.at(&student[self.prototypes.magnitude()], self.options.temperature);
         Ok((Anchors { projected, logits, delta }, saved))
     }
 
     /// What the rest of a step has to know of a part.
-    fn look_at(&self, networks: &Networks<'_>, part: &StepPart<'_>, anchors: &Anchors) -> Result<Seen, StepError> {
+    fn look_at(
+        &self,
+        networks: &Networks<'_>,
+        part: &StepPart<'_>,
+        anchors: &Anchors,
+        peers: &mut dyn Peers,
+    ) -> Result<Seen, StepError> {
         let Networks { device, vit, student, teacher } = *networks;
         let features = vit.features(teacher, device, &part.views.seen_by(Viewer::Teacher))?;
-        let y = self.projector.infer(teacher, &features);
+        let y = self.projector.infer_with(teacher, &features, peers)?;
         // The student's prototypes: they are parameters of the loss rather than of a network.
         let raw = self.prototypes.logits(student, &y).raw;
         let MsnOptions { temperature, sharpening, .. } = self.options;
@@ -288,11 +295,11 @@ impl Msn {
         reduce: &mut dyn Reduce,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
-        let (anchors, saved) = self.anchor_logits(networks, part, kept)?;
+        let (anchors, saved) = self.anchor_logits(networks, part, kept, reduce)?;
         let known = match self.known.take() {
             Some(known) => known,
             None => {
-                let seen = self.look_at(networks, part, &anchors)?;
+                let seen = self.look_at(networks, part, &anchors, reduce)?;
                 self.seen.push(seen);
                 self.put_together(reduce)?
             }
@@ -324,7 +331,7 @@ impl Msn {
         }
         let student = networks.student;
         let dy = self.prototypes.backward(student, &projected.y, logits, gradient);
-        let d_features = self.projector.backward(student, projected, &dy, gradient);
+        let d_features = self.projector.backward(student, projected, &dy, gradient, reduce)?;
         if part.backbone_learns {
             networks.vit.backward(student, saved, &d_features, gradient);
         }
@@ -371,9 +378,15 @@ impl Method for Msn {
         true
     }
 
-    fn survey(&mut self, networks: &Networks<'_>, part: &StepPart<'_>) -> Result<(), StepError> {
-        let (anchors, _) = self.anchor_logits(networks, part, &self.options.draw_kept(part.keys, part.at.epoch))?;
-        let seen = self.look_at(networks, part, &anchors)?;
+    fn survey(
+        &mut self,
+        networks: &Networks<'_>,
+        part: &StepPart<'_>,
+        reduce: &mut dyn Reduce,
+    ) -> Result<(), StepError> {
+        let kept = self.options.draw_kept(part.keys, part.at.epoch);
+        let (anchors, _) = self.anchor_logits(networks, part, &kept, reduce)?;
+        let seen = self.look_at(networks, part, &anchors, reduce)?;
         self.seen.push(seen);
         Ok(())
     }
@@ -399,6 +412,7 @@ impl Method for Msn {
         let everywhere = reduce.gather(&[cross_entropy, teacher_entropy])?;
         let sum = |i: usize| everywhere.iter().map(|rank| rank[i]).sum::<f64>();
         (self.step.cross_entropy, self.step.teacher_entropy) = (sum(0), sum(1));
+        self.step.assignments = of_all_processes(std::mem::take(&mut self.step.assignments), reduce)?;
         self.health.observe(&self.step.assignments);
         self.known = None;
         Ok(())

@@ -1,4 +1,5 @@
-//! Batch normalisation of a head's hidden layer, in training mode: statistics of the rows at hand.
+//! Batch normalisation of a head's hidden layer, in training mode: with the statistics of the rows at hand, or with those of
+//! more rows, of which other processes have the rest.
 
 use rayon::prelude::*;
 
@@ -28,11 +29,24 @@ pub(crate) fn forward<T: Real>(
     mean: &mut [T],
     variance: &mut [T],
 ) {
+    statistics(cpu, x, weight.len(), mean, variance);
+    apply(cpu, x, mean, variance, weight, bias, epsilon, y);
+}
+
+/// y = (x - mean) / sqrt(variance + epsilon) * weight + bias with given statistics.
+pub(crate) fn apply<T: Real>(
+    cpu: &Cpu,
+    x: &[T],
+    mean: &[T],
+    variance: &[T],
+    weight: &[T],
+    bias: &[T],
+    epsilon: f64,
+    y: &mut [T],
+) {
     let columns = weight.len();
-    statistics(cpu, x, columns, mean, variance);
-    let scale: Vec<T> = weight.iter().zip(&*variance).map(|(&w, &v)| w / (v + T::from_f64(epsilon)).sqrt()).collect();
+    let scale: Vec<T> = weight.iter().zip(variance).map(|(&w, &v)| w / (v + T::from_f64(epsilon)).sqrt()).collect();
     let task = ROWS_PER_TASK * columns;
-    let mean = &*mean;
     cpu.install(|| {
         x.par_chunks(task).zip(y.par_chunks_mut(task)).for_each(|(x, y)| {
             for (x, y) in x.chunks_exact(columns).zip(y.chunks_exact_mut(columns)) {
@@ -59,18 +73,56 @@ pub(crate) fn backward<T: Real>(
 ) {
     let columns = weight.len();
     let inverse = T::ONE / T::from_f64((x.len() / columns) as f64);
-    let rstd: Vec<T> = variance.iter().map(|&v| T::ONE / (v + T::from_f64(epsilon)).sqrt()).collect();
-    let hat = |i: usize| (x[i] - mean[i % columns]) * rstd[i % columns];
-    let dy_hat: Vec<T> = dy.iter().enumerate().map(|(i, &d)| d * hat(i)).collect();
     let (mut sum, mut sum_hat) = (vec![T::ZERO; columns], vec![T::ZERO; columns]);
-    reduce::add_column_sums(cpu, dy, columns, &mut sum);
-    reduce::add_column_sums(cpu, &dy_hat, columns, &mut sum_hat);
-    for (i, dx) in dx.iter_mut().enumerate() {
-        let c = i % columns;
-        *dx = weight[c] * rstd[c] * (dy[i] - sum[c] * inverse - hat(i) * (sum_hat[c] * inverse));
-    }
+    sums(cpu, x, mean, variance, epsilon, dy, &mut sum, &mut sum_hat);
+    let means = |sums: &[T]| sums.iter().map(|&s| s * inverse).collect::<Vec<T>>();
+    input_gradient(x, mean, variance, weight, epsilon, dy, &means(&sum), &means(&sum_hat), dx);
     d_weight.iter_mut().zip(&sum_hat).for_each(|(d, &s)| *d += s);
     d_bias.iter_mut().zip(&sum).for_each(|(d, &s)| *d += s);
+}
+
+fn reciprocal_deviations<T: Real>(variance: &[T], epsilon: f64) -> Vec<T> {
+    variance.iter().map(|&v| T::ONE / (v + T::from_f64(epsilon)).sqrt()).collect()
+}
+
+/// Sums of dy and of dy x_hat over the rows (added).
+pub(crate) fn sums<T: Real>(
+    cpu: &Cpu,
+    x: &[T],
+    mean: &[T],
+    variance: &[T],
+    epsilon: f64,
+    dy: &[T],
+    sum: &mut [T],
+    sum_hat: &mut [T],
+) {
+    let columns = mean.len();
+    let rstd = reciprocal_deviations(variance, epsilon);
+    let hat = |i: usize| (x[i] - mean[i % columns]) * rstd[i % columns];
+    let dy_hat: Vec<T> = dy.iter().enumerate().map(|(i, &d)| d * hat(i)).collect();
+    reduce::add_column_sums(cpu, dy, columns, sum);
+    reduce::add_column_sums(cpu, &dy_hat, columns, sum_hat);
+}
+
+/// dx (written), from the means of dy and of dy x_hat over all rows that the statistics are of.
+pub(crate) fn input_gradient<T: Real>(
+    x: &[T],
+    mean: &[T],
+    variance: &[T],
+    weight: &[T],
+    epsilon: f64,
+    dy: &[T],
+    mean_dy: &[T],
+    mean_dy_hat: &[T],
+    dx: &mut [T],
+) {
+    let columns = weight.len();
+    let rstd = reciprocal_deviations(variance, epsilon);
+    for (i, dx) in dx.iter_mut().enumerate() {
+        let c = i % columns;
+        let hat = (x[i] - mean[c]) * rstd[c];
+        *dx = weight[c] * rstd[c] * (dy[i] - mean_dy[c] - hat * mean_dy_hat[c]);
+    }
 }
 
 /// Output, means and biased variances, column by column: the oracle.

@@ -184,3 +184,63 @@ pub(crate) fn batch_backward(
     let (grid, block) = over_columns(x.columns());
     cuda.launch(("prototypes", "batch_norm_backward"), grid, block, 0, &arguments);
 }
+
+pub(crate) fn batch_apply(cuda: &Cuda, [x, mean, variance, weight, bias]: [&Tensor; 5], epsilon: f64, y: &mut Tensor) {
+    let arguments = arguments![
+        x.cuda_address(),
+        mean.cuda_address(),
+        variance.cuda_address(),
+        weight.cuda_address(),
+        bias.cuda_address(),
+        epsilon as f32,
+        x.rows() as i64,
+        x.columns() as i32,
+        y.cuda_address_mut(),
+    ];
+    let (grid, block) = over_columns(x.columns());
+    cuda.launch(("prototypes", "batch_norm_apply"), grid, block, 0, &arguments);
+}
+
+pub(crate) fn batch_sums(
+    cuda: &Cuda,
+    [x, mean, variance, dy]: [&Tensor; 4],
+    epsilon: f64,
+    [of_dy, of_dy_hat]: [&mut Tensor; 2],
+) {
+    let arguments = arguments![
+        x.cuda_address(),
+        mean.cuda_address(),
+        variance.cuda_address(),
+        epsilon as f32,
+        dy.cuda_address(),
+        x.rows() as i64,
+        x.columns() as i32,
+        of_dy.cuda_address_mut(),
+        of_dy_hat.cuda_address_mut(),
+    ];
+    let (grid, block) = over_columns(x.columns());
+    cuda.launch(("prototypes", "batch_norm_sums"), grid, block, 0, &arguments);
+}
+
+pub(crate) fn batch_input_gradient(
+    cuda: &Cuda,
+    [x, mean, variance, weight, dy, mean_dy, mean_dy_hat]: [&Tensor; 7],
+    epsilon: f64,
+    dx: &mut Tensor,
+) {
+    let arguments = arguments![
+        x.cuda_address(),
+        mean.cuda_address(),
+        variance.cuda_address(),
+        weight.cuda_address(),
+        epsilon as f32,
+        dy.cuda_address(),
+        mean_dy.cuda_address(),
+        mean_dy_hat.cuda_address(),
+        x.rows() as i64,
+        x.columns() as i32,
+        dx.cuda_address_mut(),
+    ];
+    let (grid, block) = over_columns(x.columns());
+    cuda.launch(("prototypes", "batch_norm_input_gradient"), grid, block, 0, &arguments);
+}

@@ -4,6 +4,7 @@
 //! always *added* to what the caller holds; gradients of activations are returned, or added where the name says so.
 
 mod attention;
+mod batch_norm;
 mod linear;
 mod norm;
 mod optimizer;
@@ -18,13 +19,17 @@ mod views;
 mod gradients;
 
 pub use attention::{Attended, attention, attention_backward, class_attention, class_attention_backward};
+pub use batch_norm::{
+    BatchStatistics, BatchSums, batch_norm, batch_norm_backward, batch_norm_input_gradient, batch_norm_sums,
+    batch_norm_with,
+};
 pub use linear::{
     Affine, GeluSaved, linear, linear_backward_input, linear_backward_through_gelu, linear_backward_weight,
     linear_gelu, linear_gelu_only, linear_residual,
 };
 pub use norm::{
-    BatchStatistics, Norm, RowStatistics, batch_norm, batch_norm_backward, gelu, l2_normalize, l2_normalize_backward,
-    layer_norm, layer_norm_backward, linear_residual_norm,
+    Norm, RowStatistics, gelu, l2_normalize, l2_normalize_backward, layer_norm, layer_norm_backward,
+    linear_residual_norm,
 };
 pub use optimizer::{AdamW, ParameterUpdate, Teacher, adamw_and_average, clear, momentum_step, squared_norms};
 pub use positions::{Grid, Interpolation};

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::cpu::{batch_norm as cpu_batch, layer_norm as cpu_layer, normalize as cpu_l2, on_device};
+use crate::cpu::{layer_norm as cpu_layer, normalize as cpu_l2, on_device};
 use crate::cuda::{linear as gpu_linear, norm as gpu};
 use crate::ops::linear::{Affine, linear_residual, residual_output};
 use crate::ops::residual::assert_stream;
@@ -110,49 +110,6 @@ pub fn l2_normalize_backward(y: &Tensor, norms: &Tensor, epsilon: f64, dy: &Tens
     on_device!(y, T => cpu_l2::backward(
         y.device().as_cpu(), T::slice(y), T::slice(norms), y.columns(), epsilon, T::slice(dy), T::slice_mut(&mut dx),
     ), cuda => gpu::l2_backward(cuda, y, norms, epsilon, dy, &mut dx));
-    dx
-}
-
-/// Column means and biased variances of a batch.
-#[derive(Debug)]
-pub struct BatchStatistics {
-    /// Mean of each column.
-    pub mean: Tensor,
-    /// Biased variance of each column.
-    pub variance: Tensor,
-}
-
-/// Batch normalisation with the statistics of the rows at hand.
-pub fn batch_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> (Tensor, BatchStatistics) {
-    assert_eq!(x.columns(), weight.len(), "columns of a batch norm");
-    let device = x.device();
-    let mut y = device.empty(x.shape());
-    let (mut mean, mut variance) = (device.empty_exact(&[weight.len()]), device.empty_exact(&[weight.len()]));
-    on_device!(x, T => cpu_batch::forward(
-        x.device().as_cpu(), T::slice(x), T::slice(weight), T::slice(bias), epsilon,
-        T::slice_mut(&mut y), T::slice_mut(&mut mean), T::slice_mut(&mut variance),
-    ), cuda => gpu::batch_forward(cuda, x, weight, bias, epsilon, [&mut y, &mut mean, &mut variance]));
-    (y, BatchStatistics { mean, variance })
-}
-
-/// The gradient of the input of [`batch_norm`]; adds those of weight and bias.
-pub fn batch_norm_backward(
-    x: &Tensor,
-    statistics: &BatchStatistics,
-    weight: &Tensor,
-    epsilon: f64,
-    dy: &Tensor,
-    d_weight: &mut Tensor,
-    d_bias: &mut Tensor,
-) -> Tensor {
-    let mut dx = x.device().empty(x.shape());
-    on_device!(x, T => cpu_batch::backward(
-        x.device().as_cpu(), T::slice(x), T::slice(&statistics.mean), T::slice(&statistics.variance), T::slice(weight),
-        epsilon, T::slice(dy), T::slice_mut(&mut dx), T::slice_mut(d_weight), T::slice_mut(d_bias),
-    ), cuda => {
-        let inputs = [x, &statistics.mean, &statistics.variance, weight, dy];
-        gpu::batch_backward(cuda, inputs, epsilon, [&mut dx, d_weight, d_bias]);
-    });
     dx
 }
 

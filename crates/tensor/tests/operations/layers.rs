@@ -1,6 +1,6 @@
 //! The layers of a transformer block and of a head.
 
-use tensor::ops::{Affine, GeluSaved, Norm};
+use tensor::ops::{Affine, BatchStatistics, BatchSums, GeluSaved, Norm};
 use tensor::{Device, Rows, Tensor, ops};
 
 use crate::{Operation, Outputs, exact, normal, stream, values};
@@ -16,6 +16,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         Operation { name: "layer norm", tolerance: 1e-6, run: layer_norm },
         Operation { name: "layer norm of other widths", tolerance: 1e-6, run: other_layer_norm },
         Operation { name: "batch norm", tolerance: 2e-6, run: batch_norm },
+        Operation { name: "batch norm in parts", tolerance: 2e-6, run: batch_norm_in_parts },
         Operation { name: "gelu", tolerance: 5e-7, run: gelu },
         Operation { name: "gelu's derivative", tolerance: 2e-6, run: gelu_backward },
         Operation { name: "l2 normalize", tolerance: 5e-7, run: l2_normalize },
@@ -211,6 +212,24 @@ fn batch_norm(d: &Device) -> Outputs {
         ("dx", dx.to_f64()),
         ("dw", dw.to_f64()),
         ("db", db.to_f64()),
+    ]
+}
+
+fn batch_norm_in_parts(d: &Device) -> Outputs {
+    let (x, w, b) = (normal(d, 1, &[700, 130]), exact(d, 2, &[130]), exact(d, 3, &[130]));
+    let dy = normal(d, 4, &[700, 130]);
+    // Of more rows than are at hand: others than theirs.
+    let positive: Vec<f64> = exact(d, 5, &[130]).to_f64().iter().map(|v| 1.0 + v * v).collect();
+    let statistics = BatchStatistics { mean: exact(d, 6, &[130]), variance: d.exact_from_f64(&[130], &positive) };
+    let y = ops::batch_norm_with(&x, &statistics, &w, &b, 1e-5);
+    let sums = ops::batch_norm_sums(&x, &statistics, 1e-5, &dy);
+    let means = BatchSums { of_dy: exact(d, 7, &[130]), of_dy_hat: exact(d, 8, &[130]) };
+    let dx = ops::batch_norm_input_gradient(&x, &statistics, &w, 1e-5, &dy, &means);
+    vec![
+        ("y", y.to_f64()),
+        ("sum of dy", sums.of_dy.to_f64()),
+        ("sum of dy hat", sums.of_dy_hat.to_f64()),
+        ("dx", dx.to_f64()),
     ]
 }
 

@@ -111,3 +111,42 @@ extern "C" __global__ void batch_norm_backward(const act* x, const float* mean, 
     }
     if (threadIdx.y == 0) d_weight[c] += sum_hat, d_bias[c] += sum;
 }
+
+// The parts of both for rows of which other processes have the rest: statistics and means are those of all rows.
+extern "C" __global__ void batch_norm_apply(const act* x, const float* mean, const float* variance, const float* weight,
+                                            const float* bias, float epsilon, i64 rows, int columns, act* y) {
+    int c = blockIdx.x * 32 + threadIdx.x;
+    if (c >= columns) return;
+    float m = mean[c], scale = weight[c] / sqrtf(variance[c] + epsilon), b = bias[c];
+    for (i64 r = threadIdx.y; r < rows; r += 32)
+        y[r * columns + c] = from_float<act>((to_float(x[r * columns + c]) - m) * scale + b);
+}
+
+extern "C" __global__ void batch_norm_sums(const act* x, const float* mean, const float* variance, float epsilon,
+                                           const act* dy, i64 rows, int columns, float* of_dy, float* of_dy_hat) {
+    __shared__ float shared[32][33];
+    int c = blockIdx.x * 32 + threadIdx.x;
+    bool inside = c < columns;
+    float m = inside ? mean[c] : 0.0f, rstd = inside ? rsqrtf(variance[c] + epsilon) : 0.0f;
+    float sum = 0.0f, sum_hat = 0.0f;
+    for (i64 r = threadIdx.y; inside && r < rows; r += 32) {
+        float d = to_float(dy[r * columns + c]);
+        sum += d, sum_hat += d * (to_float(x[r * columns + c]) - m) * rstd;
+    }
+    sum = column_sum(sum, shared), sum_hat = column_sum(sum_hat, shared);
+    if (inside && threadIdx.y == 0) of_dy[c] += sum, of_dy_hat[c] += sum_hat;
+}
+
+extern "C" __global__ void batch_norm_input_gradient(const act* x, const float* mean, const float* variance,
+                                                     const float* weight, float epsilon, const act* dy,
+                                                     const float* mean_dy, const float* mean_dy_hat, i64 rows,
+                                                     int columns, act* dx) {
+    int c = blockIdx.x * 32 + threadIdx.x;
+    if (c >= columns) return;
+    float m = mean[c], rstd = rsqrtf(variance[c] + epsilon), w = weight[c] * rstd;
+    float a = mean_dy[c], b = mean_dy_hat[c];
+    for (i64 r = threadIdx.y; r < rows; r += 32) {
+        float hat = (to_float(x[r * columns + c]) - m) * rstd;
+        dx[r * columns + c] = from_float<act>(w * (to_float(dy[r * columns + c]) - a - hat * b));
+    }
+}

@@ -1,0 +1,117 @@
+//! Several processes, each with its share of every batch, train as one process does with all of it.
+
+mod common;
+
+use std::ops::Range;
+
+use common::parts::{BATCH, assert_same, learner, methods, take_step, train, weights};
+use ssl::learner::Learner;
+use tensor::Precision;
+use train::StepError;
+use train::reduce::{PeerError, threads};
+
+/// Weight of KoLeo on the prototypes.
+const KOLEO: f64 = 0.1;
+
+/// What `work` gives in each process, for which it gets its share of the images.
+fn in_each<R: Send>(
+    ranks: usize,
+    images: usize,
+    make: impl Fn(usize) -> Learner,
+    work: impl Fn(Learner, Range<usize>) -> R + Sync,
+) -> Vec<R> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let start = |(rank, group)| {
+            let learner = make(rank).with_reduce(Box::new(group));
+            scope.spawn(move || work(learner, rank * images / ranks..(rank + 1) * images / ranks))
+        };
+        let threads: Vec<_> = threads::group(ranks).into_iter().enumerate().map(start).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn some_processes_train_as_one_with_batch_norm_and_without() {
+    for batch_norm in [false, true] {
+        for method in methods(batch_norm, KOLEO) {
+            let whole = train(learner(&*method, 1, Precision::F64), 0..BATCH, 4, |_| 1e-2);
+            // The gradient of a bias before a batch norm is rounding and nothing else, which AdamW makes visible.
+            let most = if batch_norm { 1e-6 } else { 1e-8 };
+            // With one image each, some have no masked patch while the others have.
+            for ranks in [2, 3, BATCH] {
+                let make = |_| learner(&*method, 1, Precision::F64);
+                let courses = in_each(ranks, BATCH, make, |learner, images| train(learner, images, 4, |_| 1e-2));
+                for course in &courses {
+                    assert_eq!(course.weights, courses[0].weights, "all hold the same weights, bit for bit");
+                    assert_same(&format!("{method:?} in {ranks} processes"), course, &whole, most);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_process_may_take_its_share_in_parts() {
+    for method in methods(false, KOLEO) {
+        let whole = train(learner(&*method, 1, Precision::F64), 0..BATCH, 4, |_| 1e-2);
+        let make = |rank| learner(&*method, 1 + rank, Precision::F64);
+        for course in in_each(2, BATCH, make, |learner, images| train(learner, images, 4, |_| 1e-2)) {
+            assert_same(&format!("{method:?}"), &course, &whole, 1e-8);
+        }
+    }
+}
+
+#[test]
+fn fifty_steps_in_single_precision_follow_those_of_one_process() {
+    const IMAGES: usize = 24;
+    // As every recipe begins: with a rate that rises from zero. Without KoLeo, whose choice of a neighbour is not continuous:
+    // rounding may decide it.
+    let rate = |step: u64| 1e-4 * step as f64 / 50.0;
+    for batch_norm in [false, true] {
+        // DINO-vMF, iBOT-vMF and MSN.
+        let all = methods(batch_norm, 0.0);
+        for method in [&all[2], &all[4], &all[5]] {
+            let make = |_| learner(&**method, 1, Precision::F32);
+            let whole = train(make(0), 0..IMAGES, 50, rate);
+            for ranks in [2, 4] {
+                let train = || in_each(ranks, IMAGES, make, |learner, images| train(learner, images, 50, rate));
+                let courses = train();
+                assert_eq!(courses, train(), "the same bits twice");
+                let off = |(a, b): (&f64, &f64)| ((a - b) / b).abs();
+                let worst = courses[0].losses.iter().zip(&whole.losses).map(off).fold(0.0, f64::max);
+                println!("{ranks} processes, batch norm {batch_norm}: {worst:.1e} of {:.12}", format!("{method:?}"));
+                assert!(worst < 1e-6, "{worst:e} in {ranks} processes: {method:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_value_that_is_not_finite_in_one_process_ends_the_step_of_all() {
+    for batch_norm in [false, true] {
+        for method in methods(batch_norm, KOLEO) {
+            let outcomes = in_each(
+                3,
+                BATCH,
+                |_| learner(&*method, 1, Precision::F64),
+                |mut learner, images| {
+                    let first = take_step(&mut learner, images.clone(), 0, 1e-2, None);
+                    let before = weights(&learner);
+                    let broken = take_step(&mut learner, images.clone(), 1, 1e-2, Some(BATCH - 1));
+                    assert_eq!(weights(&learner), before, "nothing has changed");
+                    let again = take_step(&mut learner, images, 1, 1e-2, None);
+                    (first.is_ok(), broken, again.unwrap())
+                },
+            );
+            assert!(outcomes.iter().all(|(first, ..)| *first));
+            let is_not_finite = |outcome: &Result<f64, StepError>| matches!(outcome, Err(StepError::NotFinite(_)));
+            assert!(outcomes.iter().any(|(_, broken, _)| is_not_finite(broken)), "{method:?}");
+            for (_, broken, again) in &outcomes {
+                let elsewhere = matches!(broken, Err(StepError::Peers(PeerError::Elsewhere)));
+                assert!(elsewhere || is_not_finite(broken), "{broken:?}");
+                assert_eq!(*again, outcomes[0].2, "they go on together");
+            }
+        }
+    }
+}
