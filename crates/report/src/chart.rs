@@ -143,7 +143,10 @@ impl Chart {
         let near = self.references.iter().map(|r| r.value).filter(|value| *value <= 2.5 * highest.abs());
         let values: Vec<f64> = lines.iter().copied().chain(near).collect();
         let y = if self.is_logarithmic { Scale::logarithmic(values) } else { Scale::linear(values) };
-        let x = if ends.0 <= ends.1 {
+        let x = if ends.0 < ends.1 && ends.0 > 0.5 * ends.1 {
+            // Far from zero, as thresholds from 0.9 to 0.99 are: from there they would be pressed against the right.
+            Scale::exact(ends.0, ends.1)
+        } else if ends.0 <= ends.1 {
             Scale::exact(ends.0.min(0.0).max(ends.0 - ends.1), ends.1)
         } else {
             Scale::exact(0.0, 1.0)
@@ -341,6 +344,14 @@ mod tests {
         let right = WIDTH - RIGHT;
         assert!(svg.contains(&format!("d=\"M{LEFT:.1} {bottom:.1}M")), "{svg}");
         assert!(svg.contains(&format!("L{right:.1} {TOP:.1}\"")), "{svg}");
+    }
+
+    #[test]
+    fn places_far_from_zero_have_the_whole_width() {
+        let svg = chart(vec![(0.9, 0.0), (0.99, 8.0)]).svg();
+        let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+        assert!(svg.contains(&format!("d=\"M{LEFT:.1} {bottom:.1}L{right:.1} {TOP:.1}\"")), "{svg}");
+        assert!(chart(vec![(3.0, 6.1), (10.0, 6.3)]).svg().contains(">0</text>"), "others begin at zero");
     }
 
     #[test]

@@ -63,8 +63,8 @@ pub fn figure(networks: &[Accuracy]) -> Figure {
         _ => Vec::new(),
     };
     let chart = Chart {
-        title: "kNN top-1 by the precision of the assigned component, per cent".to_owned(),
-        across: "percentile of |w|".to_owned(),
+        title: "kNN top-1 by precision, per cent".to_owned(),
+        across: "percentile of |w| of the assigned component".to_owned(),
         series: networks.iter().map(stairs).collect(),
         references,
         ..Default::default()
