@@ -90,19 +90,26 @@ extern "C" __global__ void batch_norm_forward(const act* x, const float* weight,
     if (threadIdx.y == 0) mean[c] = m, variance[c] = v;
 }
 
-extern "C" __global__ void batch_norm_backward(const act* x, const float* mean, const float* variance, const float* weight,
-                                               float epsilon, const act* dy, i64 rows, int columns, act* dx,
-                                               float* d_weight, float* d_bias) {
+// Sums of dy and of dy times the normalised input over the rows of column c, for all threads of a block.
+__device__ void gradient_sums(const act* x, const act* dy, float m, float rstd, i64 rows, int columns, int c, float& sum,
+                              float& sum_hat) {
     __shared__ float shared[32][33];
-    int c = blockIdx.x * 32 + threadIdx.x;
-    bool inside = c < columns;
-    float m = inside ? mean[c] : 0.0f, rstd = inside ? rsqrtf(variance[c] + epsilon) : 0.0f;
-    float sum = 0.0f, sum_hat = 0.0f;
-    for (i64 r = threadIdx.y; inside && r < rows; r += 32) {
+    sum = 0.0f, sum_hat = 0.0f;
+    for (i64 r = threadIdx.y; c < columns && r < rows; r += 32) {
         float d = to_float(dy[r * columns + c]);
         sum += d, sum_hat += d * (to_float(x[r * columns + c]) - m) * rstd;
     }
     sum = column_sum(sum, shared), sum_hat = column_sum(sum_hat, shared);
+}
+
+extern "C" __global__ void batch_norm_backward(const act* x, const float* mean, const float* variance, const float* weight,
+                                               float epsilon, const act* dy, i64 rows, int columns, act* dx,
+                                               float* d_weight, float* d_bias) {
+    int c = blockIdx.x * 32 + threadIdx.x;
+    bool inside = c < columns;
+    float m = inside ? mean[c] : 0.0f, rstd = inside ? rsqrtf(variance[c] + epsilon) : 0.0f;
+    float sum, sum_hat;
+    gradient_sums(x, dy, m, rstd, rows, columns, c, sum, sum_hat);
     if (!inside) return;
     for (i64 r = threadIdx.y; r < rows; r += 32) {
         float hat = (to_float(x[r * columns + c]) - m) * rstd;
@@ -124,16 +131,11 @@ extern "C" __global__ void batch_norm_apply(const act* x, const float* mean, con
 
 extern "C" __global__ void batch_norm_sums(const act* x, const float* mean, const float* variance, float epsilon,
                                            const act* dy, i64 rows, int columns, float* of_dy, float* of_dy_hat) {
-    __shared__ float shared[32][33];
     int c = blockIdx.x * 32 + threadIdx.x;
     bool inside = c < columns;
     float m = inside ? mean[c] : 0.0f, rstd = inside ? rsqrtf(variance[c] + epsilon) : 0.0f;
-    float sum = 0.0f, sum_hat = 0.0f;
-    for (i64 r = threadIdx.y; inside && r < rows; r += 32) {
-        float d = to_float(dy[r * columns + c]);
-        sum += d, sum_hat += d * (to_float(x[r * columns + c]) - m) * rstd;
-    }
-    sum = column_sum(sum, shared), sum_hat = column_sum(sum_hat, shared);
+    float sum, sum_hat;
+    gradient_sums(x, dy, m, rstd, rows, columns, c, sum, sum_hat);
     if (inside && threadIdx.y == 0) of_dy[c] += sum, of_dy_hat[c] += sum_hat;
 }
 
