@@ -103,7 +103,7 @@ pub enum CliError {
     },
     /// MPI cannot be used beside threads.
     #[cfg(feature = "mpi")]
-    #[error("this MPI cannot be called by a program with threads (MPI_THREAD_FUNNELED): most builds of MPI can")]
+    #[error("this MPI cannot be called by a program with threads (MPI_THREAD_SERIALIZED): most builds of MPI can")]
     MpiThreads,
     /// Another MPI than that of the launcher.
     #[cfg(feature = "mpi")]
@@ -240,9 +240,6 @@ pub enum CliError {
         /// What can be done.
         way: &'static str,
     },
-    /// A head beside features that another network computed.
-    #[error("the stored features are not of these weights: they say that another network computed them")]
-    OtherNetwork,
     /// Weights without a head where a protocol looks at one.
     #[error(
         "{}: holds a backbone and no projection head with prototypes; give the folder of a run, one of its checkpoints, or the \

@@ -241,7 +241,10 @@ impl Command<'_> {
         let mut knn = OnlineEvaluation::new(knn, &recipe);
         let threads = args.device.host(&device.device)?.threads();
         let machine = machine::here(&device.device, threads);
-        folder.note_machine(&machine, RunReader::open(out)?.last_saved().unwrap_or(0))?;
+        // For people: that it cannot be written is no reason to fail.
+        if let Err(error) = folder.note_machine(&machine, RunReader::open(out)?.last_saved().unwrap_or(0)) {
+            output::note(&format!("the machine is not written down: {error}"));
+        }
         self.processes.told(word::TRAIN)?;
         let start = Start {
             device: &device.device,

@@ -222,6 +222,10 @@ fn stored_features_of_the_network_say_the_same_as_its_images() {
     small(&other, &["--epochs", "1", "--seed", "7"]).succeeded();
     let others = stored(other.to_str().unwrap(), "train", "others.safetensors");
     assert!(precision(&["--train", &others]).failed().contains("another network computed them"));
+    assert!(precision(&["--train", &train, "--test", &others]).failed().contains("another network computed them"));
+    let means = folder.path().join("means.npy").to_str().unwrap().to_owned();
+    run(&["features", "--weights", weights(), "--data", DATA, "--tokens", "mean", "--out", &means]).succeeded();
+    assert!(precision(&["--train", &means]).failed().contains("not of class tokens"));
     assert!(prototypes(["--features", &others]).failed().contains("another network computed them"));
     let both = precision(&["--train", &train, "--data", DATA]);
     assert_eq!(both.code, Some(2), "one of the two");

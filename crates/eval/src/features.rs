@@ -74,16 +74,6 @@ impl Features {
         self.values.extend_from_slice(batch.values);
     }
 
-    /// These rows, numbered anew.
-    ///
-    /// # Panics
-    /// When there is no such row.
-    pub fn of_rows(&self, rows: &[usize]) -> Self {
-        let values = rows.iter().flat_map(|&row| self.row(row)).copied().collect();
-        let labels = rows.iter().map(|&row| self.labels[row]).collect();
-        Self { dim: self.dim, values, indices: (0..rows.len()).collect(), labels }
-    }
-
     /// The same images, and no values.
     fn clone_without_values(&self) -> Self {
         Self { dim: self.dim, values: Vec::new(), indices: self.indices.clone(), labels: self.labels.clone() }

@@ -11,8 +11,8 @@ use crate::page::{FIRST_LINE, STYLE};
 /// Nothing is fetched and nothing is run, whatever stands in a page.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 /// Tables of the protocols are text.
-const MORE_STYLE: &str = "pre{background:var(--panel);border-radius:6px;padding:.7rem 1rem;overflow-x:auto;font-size:.85rem}\
-                          .pair img{width:48%;image-rendering:pixelated}";
+const MORE_STYLE: &str =
+    "pre{background:var(--panel);border-radius:6px;padding:.7rem 1rem;overflow-x:auto;font-size:.85rem}";
 
 /// A protocol and its result.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -74,9 +74,10 @@ pub fn page(results: &Results) -> String {
         "{FIRST_LINE}\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">\
-         <title>{} - dino-vmf</title><link rel=\"icon\" href=\"data:,\"><style>{STYLE}{MORE_STYLE}</style></head>\n\
+         <title>{} - dino-vmf</title><link rel=\"icon\" href=\"data:,\"><style>{STYLE}{}{MORE_STYLE}</style></head>\n\
          <body>\n{html}</body></html>\n",
-        escape(&results.title)
+        escape(&results.title),
+        crate::pictures::STYLE
     )
 }
 
@@ -108,12 +109,16 @@ fn gallery(looked: &[Looked]) -> String {
         return String::new();
     }
     let mut html = "<p>What the class token of the last block looks at: the image, and \
-                    the mean over heads.</p>\n<div class=\"gallery\">\n"
+                    the mean over heads.</p>\n<div class=\"looks\">\n"
         .to_owned();
     for Looked { caption, pictures } in looked {
         let image = |png: &Vec<u8>| format!("<img alt=\"\" src=\"data:image/png;base64,{}\">", STANDARD.encode(png));
         let pictures: String = pictures.iter().map(image).collect();
-        _ = writeln!(html, "<figure class=\"pair\">{pictures}<figcaption>{}</figcaption></figure>", escape(caption));
+        _ = writeln!(
+            html,
+            "<figure><div class=\"pair\">{pictures}</div><figcaption>{}</figcaption></figure>",
+            escape(caption)
+        );
     }
     html + "</div>\n"
 }

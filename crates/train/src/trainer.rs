@@ -57,6 +57,8 @@ impl<T: Trainable> Trainer<T, Witness> {
         let checkpoint = step::together(checkpoint, trained.reduce())?;
         let restored = Restored::from(checkpoint.as_ref(), &mut trained);
         let restored = step::together(restored, trained.reduce())?;
+        // Whether the log can be written.
+        step::together(Ok::<(), TrainFailure>(()), trained.reduce())?;
         Ok(Self::with(trained, options, home, source, restored))
     }
 }
@@ -70,15 +72,9 @@ impl<T: Trainable> Trainer<T> {
         source: Arc<dyn Source>,
         monitor: &mut dyn Monitor,
     ) -> Result<Self, TrainError> {
-        let recovered = folder.save_changes().and_then(|()| folder.recover()).map_err(TrainFailure::from);
-        let recovered = match recovered {
-            Ok(recovered) => recovered,
-            Err(error) => {
-                // The others wait to hear from where to go on.
-                _ = trained.reduce().any(true);
-                return Err(error.into());
-            }
-        };
+        // The others wait to hear from where to go on; of an error the caller tells them.
+        folder.save_changes()?;
+        let recovered = folder.recover()?;
         for skipped in &recovered.skipped {
             let what = if skipped.is_damaged { "falling back to the previous checkpoint" } else { "it is passed over" };
             monitor.say(&format!("{skipped}: {what}"));
@@ -103,7 +99,8 @@ impl<T: Trainable> Trainer<T> {
                 restored.substitutes
             ));
         }
-        let home = Writer::open(folder, saved, options.log_every, monitor)?;
+        let home = Writer::open(folder, saved, options.log_every, monitor);
+        let home = step::together(home, trained.reduce())?;
         Ok(Self::with(trained, options, home, source, restored))
     }
 
@@ -220,7 +217,8 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
             let evaluated = self.note_evaluation(evaluator.evaluate_start(&self.trained), 0, monitor);
             self.together(evaluated)?;
         }
-        let feed = feed.insert(self.feed(per_epoch)?);
+        let started = self.feed(per_epoch);
+        let feed = feed.insert(self.together(started)?);
         let mut pace = Pace::starting_at(Duration::ZERO);
         let mut last_save = Instant::now();
         while self.step < total {

@@ -100,9 +100,9 @@ fn of_stored(args: &CopiesArgs, path: &Path) -> Result<Judgement, CliError> {
     }
     let from = Provenance::of_files(&files);
     let others = |stored: &Option<StoredFeatures>| stored.as_ref().map(|stored| stored.features.clone());
-    let database = all.features.of_rows(&set.originals);
+    let database = all.features.select(&set.originals);
     let search = Search::new(database, others(&distractors), others(&whiten), &host)?;
-    let found = search.blocks(&set, &host, &mut |block| Ok(all.features.of_rows(&block.images)))?;
+    let found = search.blocks(&set, &host, &mut |block| Ok(all.features.select(&block.images)))?;
     let settings = json!({ "distractors": args.distractors, "whiten": args.whiten });
     let how = from.precision.as_ref().map_or("stored features".to_owned(), |how| format!("features in {how}"));
     Ok(search.judged(&found, settings, &from, &how))

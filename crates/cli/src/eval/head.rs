@@ -49,13 +49,14 @@ impl Head {
         };
         let temperature = asked.tau.unwrap_or(usual);
         let head = Self::read(weights, prototypes, temperature, device)?;
+        let head = head.ok_or_else(|| CliError::NoHead { path: weights.path.clone() })?;
         if recipe.is_none() && (asked.prototypes.is_none() || asked.tau.is_none()) {
             output::note(&format!(
                 "only a run says how its prototypes were used; taking prototypes {prototypes}, tau {temperature}. \
                  --prototypes and --tau say otherwise"
             ));
         }
-        head.ok_or_else(|| CliError::NoHead { path: weights.path.clone() })
+        Ok(head)
     }
 
     /// The head of a run, where its prototypes are a mixture on its sphere; or why they are not.

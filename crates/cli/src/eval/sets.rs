@@ -2,6 +2,7 @@
 //!
 //! [`open`] finds out what there is, so that settings can be checked against it; [`Opened::compute`] does what takes time.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -113,12 +114,14 @@ pub struct Provenance {
     entries: Vec<(&'static str, Value)>,
     /// The arithmetic that features were computed in; none where a file does not say.
     pub precision: Option<String>,
+    /// The files that they were read from, with what each says of itself.
+    files: Vec<(PathBuf, BTreeMap<String, String>)>,
 }
 
 impl Provenance {
     /// Of anything else, by what there is to say of it.
     pub fn new(entries: Vec<(&'static str, Value)>) -> Self {
-        Self { entries, precision: None }
+        Self { entries, precision: None, files: Vec::new() }
     }
 
     /// Of images that a network sees, by what the sources are called and hold.
@@ -133,7 +136,7 @@ impl Provenance {
             ("data_digest", Value::Object(digests)),
             ("precision", json!(precision)),
         ];
-        Self { entries, precision: Some(precision.to_owned()) }
+        Self { entries, precision: Some(precision.to_owned()), files: Vec::new() }
     }
 
     /// Of stored features, by what they are taken as: their files, what they hold, and what the first says of its weights.
@@ -150,17 +153,26 @@ impl Provenance {
             ("data_digest", Value::Object(digests)),
             ("precision", json!(said("precision"))),
         ];
-        Self { entries, precision: said("precision") }
+        let own = |(_, path, stored): &(&str, &Path, &StoredFeatures)| (path.to_path_buf(), stored.metadata.clone());
+        Self { entries, precision: said("precision"), files: files.iter().map(own).collect() }
     }
 
     /// The same of stored features, beside these weights, whose network has to be the one that computed them; a file need not say.
     pub fn by(mut self, weights: &Weights) -> Result<Self, CliError> {
-        let digest = json!(description::weights_digest(weights));
+        let digest = description::weights_digest(weights);
+        for (path, said) in &self.files {
+            let wrong = |what: &str| Err(CliError::OtherFeatures { path: path.clone(), what: what.to_owned() });
+            if said.get("weights_hash").is_some_and(|hash| *hash != digest) {
+                return wrong("these features are not of the weights: another network computed them");
+            }
+            if said.get("tokens").is_some_and(|tokens| tokens != "class") {
+                return wrong("these features are not of class tokens, which is what a head takes");
+            }
+        }
         for (key, value) in &mut self.entries {
             match *key {
                 "weights" => *value = json!(text::shown(&weights.path).to_string()),
-                "weights_digest" if !value.is_null() && *value != digest => return Err(CliError::OtherNetwork),
-                "weights_digest" => *value = digest.clone(),
+                "weights_digest" => *value = json!(digest),
                 _ => {}
             }
         }

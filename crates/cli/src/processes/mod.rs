@@ -5,6 +5,7 @@
 mod launcher;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use train::reduce::agreement::{Facts, first_disagreement};
 use train::reduce::{Alone, PeerError, Reduce};
@@ -13,7 +14,11 @@ use train::reduce::{Alone, PeerError, Reduce};
 use launcher::Launcher;
 pub use launcher::{Launched, launched};
 
-use crate::error::CliError;
+use crate::error::{CliError, message};
+use crate::output;
+
+/// How long a process that has failed waits for the others to hear of it.
+const WAIT_FOR_OTHERS: Duration = Duration::from_secs(20);
 
 /// How processes reach each other.
 enum Way {
@@ -99,9 +104,18 @@ impl Processes {
                 Err(_) => Ok(ExitCode::FAILURE),
             },
             Err(error) => {
-                // Whoever waits for this process, waits no longer.
+                // Before anything that might have to be waited for.
+                if !is_elsewhere(&error) {
+                    output::note(&format!("error in process {}: {}", self.reduce().rank(), message(&error)));
+                }
+                // Whoever waits for this process, waits no longer. Should they wait at another place, or not at all, this one
+                // ends alone, and its launcher ends the others.
+                std::thread::spawn(|| {
+                    std::thread::sleep(WAIT_FOR_OTHERS);
+                    std::process::exit(1)
+                });
                 _ = self.reduce().any(true);
-                if is_elsewhere(&error) { Ok(ExitCode::FAILURE) } else { Err(error) }
+                Ok(ExitCode::FAILURE)
             }
         }
     }

@@ -37,6 +37,14 @@ pub enum CopySetError {
         /// The folder of the data set.
         path: PathBuf,
     },
+    /// Stored features of which two are of one image.
+    #[error("{}: {} is named twice", text::shown(path), text::shown(name))]
+    Twice {
+        /// The file.
+        path: PathBuf,
+        /// The image.
+        name: PathBuf,
+    },
     /// There is nothing to look for.
     #[error("{}: no copies in `strong`, `jpegqual/*` or `crops/*`", text::shown(path))]
     NoCopies {
@@ -107,6 +115,10 @@ impl CopySet<Vec<usize>> {
             folders.entry(name.parent().unwrap_or(Path::new(""))).or_default().push((name, row));
         }
         folders.values_mut().for_each(|images| images.sort());
+        let mut neighbours = folders.values().flat_map(|images| images.windows(2));
+        if let Some(twice) = neighbours.find(|pair| pair[0].0 == pair[1].0) {
+            return Err(CopySetError::Twice { path: path.to_owned(), name: twice[0].0.to_owned() });
+        }
         let listed = |folder: &Path| {
             let images = folders.get(folder).map_or(&[][..], Vec::as_slice);
             Ok(images.iter().map(|(name, _)| name.to_path_buf()).collect())
@@ -250,6 +262,9 @@ mod tests {
         assert_eq!(blocks, [("original", &[4, 1][..]), ("strong", &[0]), ("crops/20", &[5, 3])]);
         assert_eq!(set.blocks[1].originals, [[1]]);
         assert!(CopySet::of_names(&[], Path::new("f.npy")).is_err());
+        names.push("crops/20/a.jpg".to_owned());
+        let twice = CopySet::of_names(&names, Path::new("f.npy")).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(twice, "f.npy: crops/20/a.jpg is named twice");
     }
 
     #[test]

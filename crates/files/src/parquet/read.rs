@@ -437,6 +437,15 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_is_very_long_is_refused_before_columns_share_it() {
+        let name = Box::leak("x".repeat(5000).into_boxed_str());
+        let columns = [Column { name, values: Values::Integers }];
+        let bytes = TableWriter::new(Vec::new(), &columns).unwrap().finish(&[]).unwrap();
+        let error = open(&bytes).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("a column with a very long name"), "{error}");
+    }
+
+    #[test]
     fn columns_that_are_missing_or_of_another_type_are_named() {
         let bytes = table(2);
         let mut table = open(&bytes).unwrap();

@@ -8,6 +8,8 @@ use crate::thrift::{Kind, Thrift, damage};
 
 /// Nodes of a schema and parts of columns that are looked at. Tables have a few; a description has room for millions.
 const MOST_NODES: usize = 10_000;
+/// Bytes of the name of a column, at most.
+const MOST_NAME: usize = 4096;
 const MOST_PARTS: usize = 1 << 20;
 
 /// How often a value may stand, as the format numbers it.
@@ -85,7 +87,13 @@ fn node(thrift: &mut Thrift<impl Read>) -> io::Result<Node> {
         match (id, kind) {
             (1, Kind::Int) => node.stored = Some(thrift.int()?),
             (3, Kind::Int) => node.repetition = thrift.int()?,
-            (4, Kind::Text) => node.name = thrift.text()?,
+            (4, Kind::Text) => {
+                node.name = thrift.text()?;
+                // A column has the name of the outermost group that it is in: a long one would be copied many times.
+                if node.name.len() > MOST_NAME {
+                    return Err(damage("a column with a very long name"));
+                }
+            }
             (5, Kind::Int) => node.members = thrift.int()?,
             _ => thrift.skip(kind)?,
         }

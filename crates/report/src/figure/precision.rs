@@ -3,6 +3,8 @@
 //! Images are sorted by |w| of the component that they belong to and cut into ranges of equally many; each range has its own
 //! kNN accuracy.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::result::{Malformed, Result, number, whole};
@@ -77,11 +79,11 @@ fn table(networks: &[Accuracy]) -> Table {
     let mut columns: Vec<String> = ["percentile from", "percentile to"].map(str::to_owned).to_vec();
     columns.extend(networks.iter().flat_map(|n| COLUMNS.map(|column| format!("{}, {column}", n.name))));
     let mut rows: Vec<Vec<Option<f64>>> = Vec::new();
+    let mut known: HashMap<(u64, u64), usize> = HashMap::new();
     for (i, network) in networks.iter().enumerate() {
         for Range { percentiles: (from, to), values } in &network.ranges {
             let place = [Some(*from), Some(*to)];
-            let known = rows.iter().position(|row| row[..2] == place);
-            let row = known.unwrap_or_else(|| {
+            let row = *known.entry((from.to_bits(), to.to_bits())).or_insert_with(|| {
                 rows.push(place.into_iter().chain(vec![None; columns.len() - 2]).collect());
                 rows.len() - 1
             });

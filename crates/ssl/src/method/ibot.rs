@@ -310,14 +310,16 @@ impl Ibot {
     }
 
     /// The pieces in which masked patches go through the student's head. Where what a row becomes depends on the other rows
-    /// of its piece, all processes take as many pieces, some of them empty where a process has few masked patches.
+    /// of its piece, all processes take as many, so that a piece has about as many rows in all of them together as in one
+    /// process; some are empty where a process has few masked patches.
     fn masked_pieces(&self, count: usize, peers: &mut dyn Peers) -> Result<Vec<Range<usize>>, StepError> {
         let at_once = piece_rows(self.options.patch_prototypes());
         let own: Vec<Range<usize>> = pieces(count, at_once).collect();
         if peers.ranks() == 1 || !self.class.head().projector.sees_whole_batch() {
             return Ok(own);
         }
-        let most = peers.gather(&[own.len() as f64])?.into_iter().flatten().fold(0.0, f64::max) as usize;
+        let all: f64 = peers.gather(&[count as f64])?.iter().flatten().sum();
+        let most = (all as usize).div_ceil(at_once);
         Ok((0..most).map(|piece| piece * count / most..(piece + 1) * count / most).collect())
     }
 

@@ -1,7 +1,7 @@
 //! Processes that talk through MPI: for CPUs, of one machine or of many.
 //!
-//! Whoever starts them (`mpirun`, `srun`) brings them together and ends all when one ends with an error. MPI is called by the
-//! thread that trains alone. A communication that fails ends the process, as MPI does by itself.
+//! Whoever starts them (`mpirun`, `srun`) brings them together and ends all when one ends with an error. MPI is called by one
+//! thread at a time: the one that trains, and within a step one of those that compute. A communication that fails ends the process, as MPI does by itself.
 
 use mpi::Threading;
 use mpi::collective::SystemOperation;
@@ -27,21 +27,24 @@ pub struct Mpi {
 impl Mpi {
     /// Begins to use MPI; none where it is in use already, or cannot be called beside other threads.
     pub fn start() -> Option<Self> {
-        let (universe, threading) = mpi::initialize_with_threading(Threading::Funneled)?;
-        // A thread that panics would leave the others waiting for this process.
-        let told = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            told(panic);
-            SimpleCommunicator::world().abort(PANICKED)
-        }));
+        let (universe, threading) = mpi::initialize_with_threading(Threading::Serialized)?;
         let world = universe.world();
         let group = Group::new(World { rank: world.rank() as usize, ranks: world.size() as usize });
-        (threading >= Threading::Funneled).then_some(Self { group, _universe: universe })
+        (threading >= Threading::Serialized).then_some(Self { group, _universe: universe })
     }
 
     /// All processes that were started together.
     pub fn group(&self) -> Group<World> {
         self.group.clone()
+    }
+}
+
+impl Drop for Mpi {
+    fn drop(&mut self) {
+        // The others would wait for this process, and it for them.
+        if std::thread::panicking() {
+            SimpleCommunicator::world().abort(PANICKED);
+        }
     }
 }
 

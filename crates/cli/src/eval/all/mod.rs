@@ -56,7 +56,8 @@ pub fn run(args: &AllArgs) -> Result<ExitCode, CliError> {
             Ok(item) => item,
             Err(why) => {
                 // What was only not asked for this time keeps the result of another.
-                if why != plan::NOT_ASKED {
+                let has_another = store.kept(name).is_some() && plan::is_not_asked(&why);
+                if why != plan::NOT_ASKED && !has_another {
                     store.leave_out(name, &why);
                     skipped.push((name, why));
                 }
@@ -238,7 +239,8 @@ fn looked(store: &Store) -> Vec<Looked> {
         let name = Path::new(name.as_str()?);
         // The file of results may have been changed: nothing outside of the folder goes into the page.
         let is_inside = matches!(name.components().collect::<Vec<_>>()[..], [Component::Normal(_)]);
-        files::read_bounded(&folder.join(name), MAX_PICTURE).ok().filter(|png| is_inside && png.starts_with(b"\x89PNG"))
+        let png = is_inside.then(|| files::read_bounded(&folder.join(name), MAX_PICTURE).ok()).flatten()?;
+        png.starts_with(b"\x89PNG").then_some(png)
     };
     let look = |names: &Value| {
         let names = names.as_array()?;

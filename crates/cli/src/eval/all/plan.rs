@@ -200,13 +200,23 @@ fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'sta
 /// Why most protocols are left out with `--only`.
 pub const NOT_ASKED: &str = "it was not asked for";
 
+/// Why a benchmark is left out whose images are elsewhere.
+fn not_given(word: &str) -> String {
+    format!("no --{word} FOLDER was given")
+}
+
+/// Whether a protocol is left out because this call did not ask for it, rather than because it cannot be run.
+pub fn is_not_asked(why: &str) -> bool {
+    why == NOT_ASKED || Benchmark::ALL.iter().any(|benchmark| why == not_given(benchmark.names().0))
+}
+
 fn of_benchmark(benchmark: Benchmark, is_left_out: bool, args: &AllArgs, data: &Data) -> Result<Item, String> {
     if is_left_out {
         return Err(NOT_ASKED.to_owned());
     }
     let (word, name) = benchmark.names();
     let known = data.benchmark.as_ref().filter(|(known, _)| *known == benchmark).map(|(_, folder)| folder);
-    let folder = benchmark.given(args).or(known).ok_or_else(|| format!("no --{word} FOLDER was given"))?;
+    let folder = benchmark.given(args).or(known).ok_or_else(|| not_given(word))?;
     let ground_truth = |file: &str| vec![flag("gnd", folder.join(file)), flag("data", folder)];
     // Oxford and Paris with the settings that the paper has for each.
     let (command, place, mut settings) = match benchmark {

@@ -44,9 +44,6 @@ pub fn read(path: &Path, weights: &Weights, data: &Data) -> Result<(Split, Set),
     if features.indices.len() * features.dim != features.values.len() {
         return Err(wrong("it does not name the images of its rows".to_owned()));
     }
-    if features.values.iter().any(|value| !value.is_finite()) {
-        return Err(wrong("it holds values that are not finite".to_owned()));
-    }
     Ok((split, Set { source: source.clone(), features }))
 }
 
