@@ -430,7 +430,7 @@ pub enum CliError {
     },
     /// No folder to watch.
     #[error(
-        "{}: there is no such folder; `dino-vmf watch FOLDER` watches another one, and `pretrain` makes runs/ by itself",
+        "{}: there is no such folder. `pretrain` makes runs/ by itself; name another one if your runs are elsewhere",
         text::shown(path)
     )]
     NoFolder {
@@ -463,12 +463,15 @@ pub enum CliError {
     },
     /// No run has logged this number.
     #[error(
-        "no run has logged `{}`; metrics.jsonl in a run's folder has the numbers that there are",
-        text::excerpt(key)
+        "no run has logged `{}`; --key takes what they have logged: {}",
+        text::excerpt(key),
+        if known.is_empty() { "nothing yet" } else { known }
     )]
     NoSuchNumber {
         /// Its name.
         key: String,
+        /// The names that there are.
+        known: String,
     },
     /// A file is no result of the evaluation that a figure draws.
     #[error("{}: no result of `eval {evaluation} --json`: {why}", text::shown(path))]

@@ -112,7 +112,7 @@ fn runs_are_listed_with_what_became_of_them() {
     let table = run(&["runs", folder.path().to_str().unwrap(), "--sort", "step"]).succeeded().out;
     let order: Vec<&str> = table.lines().skip(1).map(|line| line.split_whitespace().next().unwrap()).collect();
     assert_eq!(order[order.len() - 1], "deep/broken", "nothing is known of it: {table}");
-    assert!(run(&["runs", at("nowhere").to_str().unwrap()]).failed().contains("there is no run below this folder"));
+    assert!(run(&["runs", at("nowhere").to_str().unwrap()]).failed().contains("there is no such folder"));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn figures_are_drawn_with_their_numbers_beside_them() {
     run(&["figure", "curves", &path("a"), &path("b"), "--out", &path("knn.svg")]).succeeded();
     let csv = read(Path::new(&path("knn.csv")));
     assert!(
-        csv.starts_with("epoch,a and 1 more seeds,\"a and 1 more seeds, least\",\"a and 1 more seeds, largest\"\n"),
+        csv.starts_with("epoch,a and 1 more seed,\"a and 1 more seed, least\",\"a and 1 more seed, largest\"\n"),
         "{csv}"
     );
     assert_eq!(csv.lines().count(), 4, "one line for both seeds, three epochs: {csv}");
@@ -141,6 +141,22 @@ fn figures_are_drawn_with_their_numbers_beside_them() {
     assert!(run(&["figure", "normalizer", "--dimensions", "4", "--out", &path("n.svg")]).failed().contains("4"));
     let none = run(&["figure", "curves", &path("a"), "--key", "nothing", "--out", &path("k.svg")]).failed();
     assert!(none.contains("no run has logged `nothing`"), "{none}");
+    // The same figure in the other format, whose numbers are there; and another figure, whose numbers would replace them.
+    run(&["figure", "circle", "--out", &path("circle.png"), "--force"]).succeeded();
+    fs::remove_file(path("circle.svg")).ok();
+    run(&["figure", "circle", "--out", &path("circle.svg")]).succeeded();
+    fs::remove_file(path("circle.svg")).unwrap();
+    let error = run(&["figure", "circle", "--component", "10:2", "--out", &path("circle.svg")]).failed();
+    assert!(error.contains("circle.csv: exists already") && !Path::new(&path("circle.svg")).exists(), "{error}");
+    // A run that is named twice is no second seed, and who asks for what is not there is told what is.
+    let twice = run(&["figure", "curves", &path("a"), &path("a"), "--out", &path("twice.svg")]).succeeded();
+    assert!(
+        twice.err.contains("given twice") && !read(Path::new(&path("twice.svg"))).contains("seed"),
+        "{}",
+        twice.err
+    );
+    let error = run(&["figure", "curves", &path("a"), "--key", "nope", "--out", &path("x.svg")]).failed();
+    assert!(error.contains("--key takes") && error.contains("knn_top1") && error.contains("loss"), "{error}");
 }
 
 /// Two classes of a dozen images each, with names that a page must not read as markup.
@@ -277,5 +293,24 @@ fn every_method_has_its_prototypes_shown() {
         let page = read(&out.join("report.html"));
         assert!(page.contains("class=\"gallery\"") && !page.contains("There is nothing to show here"), "{method}");
         assert!(page.contains("what is hatched the student does not see"), "{method}");
+        // The entropy is part of the loss of class tokens, which is not all of it.
+        assert!(page.contains("Loss of class tokens = divergence + entropy") && page.contains("Loss and its parts"));
+        assert!(!page.contains("Loss = divergence"), "{method}");
+    }
+    // Side by side, the same is compared: with DINO, whose whole loss is that of class tokens.
+    let (dino, both) = (folder.path().join("dino"), folder.path().join("both.html"));
+    let other = ["--epochs", "1", "--no-report", "--data", "synthetic:train=32,test=8,size=16"];
+    small(&dino, &other).succeeded();
+    let paths = [&folder.path().join("ibot"), &dino, &both].map(|path| path.to_str().unwrap().to_owned());
+    run(&["report", &paths[0], &paths[1], &paths[0], "--out", &paths[2]]).succeeded();
+    let page = read(&both);
+    for title in [
+        "2 runs side by side",
+        "Loss of class tokens",
+        "Loss of patches",
+        "not trained on the same images",
+        "<td>images</td>",
+    ] {
+        assert!(page.contains(title), "{title}");
     }
 }

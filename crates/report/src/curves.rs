@@ -3,9 +3,11 @@
 use crate::account::Account;
 use crate::chart::{Chart, Reference, Series};
 
-/// A chart of a page: the numbers of a log that it shows, the first of which stands for a run among others.
+/// A chart of a run's page: the numbers of a log that it shows.
 struct Curves {
     title: &'static str,
+    /// Whether it is for a run.
+    when: fn(&Account) -> bool,
     /// Keys of the log, and what they are called.
     lines: &'static [(&'static str, &'static str)],
     /// Keys between which a band is drawn around the first line.
@@ -15,10 +17,38 @@ struct Curves {
 }
 
 const NOTHING: fn(&Account) -> Vec<Reference> = |_| Vec::new();
+const ALWAYS: fn(&Account) -> bool = |_| true;
 
-const CURVES: [Curves; 12] = [
+/// Whether the loss has other parts beside that of class tokens: patches, me-max, KoLeo. What the teacher's entropy is part of
+/// is then the loss of class tokens.
+fn has_parts(run: &Account) -> bool {
+    run.history.column(CLASS_LOSS).is_some()
+}
+
+/// The key of the loss of class tokens, where that is not all of it.
+const CLASS_LOSS: &str = "class_loss";
+
+/// The charts of several runs side by side: what each shows of every run, and whether its axis is logarithmic.
+const AMONG_RUNS: [(&str, &str, bool); 13] = [
+    ("kNN top-1, per cent", "knn_top1", false),
+    ("Loss", "loss", false),
+    ("Loss of class tokens", CLASS_LOSS, false),
+    ("Loss of patches", "patch_loss", false),
+    ("Prototypes in use", "prototypes_in_use", false),
+    ("Concentration kappa of the student's prototypes, median", "kappa_median", false),
+    ("Effective rank of the features", "feature_rank", false),
+    ("Norm of the gradient", "gradient_norm", true),
+    ("Learning rate", "lr", false),
+    ("Temperature of the teacher", "teacher_temperature", false),
+    ("Momentum of the teacher", "momentum", false),
+    ("Images a second", "images_per_second", false),
+    ("Share of the time that waits for data", "data_wait", false),
+];
+
+const CURVES: [Curves; 13] = [
     Curves {
         title: "kNN top-1, per cent",
+        when: ALWAYS,
         lines: &[("knn_top1", "trained so far")],
         band: None,
         references: baselines,
@@ -26,20 +56,31 @@ const CURVES: [Curves; 12] = [
     },
     Curves {
         title: "Loss = divergence + entropy of the teacher",
+        when: |run| !has_parts(run),
         lines: &[("loss", "loss"), ("divergence", "divergence"), ("teacher_entropy", "teacher's entropy")],
         band: None,
         references: uniform,
         is_logarithmic: false,
     },
     Curves {
-        title: "Loss of class tokens and of patches",
-        lines: &[("class_loss", "class tokens"), ("patch_loss", "patches"), ("me_max", "me-max")],
+        title: "Loss of class tokens = divergence + entropy",
+        when: has_parts,
+        lines: &[(CLASS_LOSS, "class tokens"), ("divergence", "divergence"), ("teacher_entropy", "teacher's entropy")],
+        band: None,
+        references: uniform,
+        is_logarithmic: false,
+    },
+    Curves {
+        title: "Loss and its parts",
+        when: has_parts,
+        lines: &[("loss", "loss"), (CLASS_LOSS, "class tokens"), ("patch_loss", "patches"), ("me_max", "me-max")],
         band: None,
         references: NOTHING,
         is_logarithmic: false,
     },
     Curves {
         title: "Prototypes in use",
+        when: ALWAYS,
         lines: &[("prototypes_in_use", "chosen at all"), ("usage_perplexity", "perplexity of their use")],
         band: None,
         references: prototypes,
@@ -47,6 +88,7 @@ const CURVES: [Curves; 12] = [
     },
     Curves {
         title: "Concentration kappa of the student's prototypes (band: least to largest)",
+        when: ALWAYS,
         lines: &[("kappa_median", "median")],
         band: Some(("kappa_min", "kappa_max")),
         references: NOTHING,
@@ -54,6 +96,7 @@ const CURVES: [Curves; 12] = [
     },
     Curves {
         title: "Effective rank of the features",
+        when: ALWAYS,
         lines: &[("feature_rank", "directions in which images differ")],
         band: None,
         references: NOTHING,
@@ -61,6 +104,7 @@ const CURVES: [Curves; 12] = [
     },
     Curves {
         title: "Norm of the gradient",
+        when: ALWAYS,
         lines: &[("gradient_norm", "before clipping")],
         band: None,
         references: NOTHING,
@@ -68,6 +112,7 @@ const CURVES: [Curves; 12] = [
     },
     Curves {
         title: "Learning rate",
+        when: ALWAYS,
         lines: &[("lr", "peak scaled by the batch")],
         band: None,
         references: NOTHING,
@@ -75,6 +120,7 @@ const CURVES: [Curves; 12] = [
     },
     Curves {
         title: "Temperature of the teacher",
+        when: ALWAYS,
         lines: &[("teacher_temperature", "class tokens")],
         band: None,
         references: NOTHING,
@@ -82,6 +128,7 @@ const CURVES: [Curves; 12] = [
     },
     Curves {
         title: "Momentum of the teacher",
+        when: ALWAYS,
         lines: &[("momentum", "share that stays in a step")],
         band: None,
         references: NOTHING,
@@ -89,6 +136,7 @@ const CURVES: [Curves; 12] = [
     },
     Curves {
         title: "Images a second",
+        when: ALWAYS,
         lines: &[("images_per_second", "images a second")],
         band: None,
         references: NOTHING,
@@ -96,6 +144,7 @@ const CURVES: [Curves; 12] = [
     },
     Curves {
         title: "Share of the time that waits for data",
+        when: ALWAYS,
         lines: &[("data_wait", "waiting")],
         band: None,
         references: NOTHING,
@@ -128,24 +177,23 @@ pub fn of_run(run: &Account) -> Vec<Chart> {
         if let (Some(first), Some((low, high))) = (series.first_mut(), curves.band) {
             first.band = band(run, low, high);
         }
-        filled(curves, series, (curves.references)(run))
+        let (title, is_logarithmic) = (curves.title.to_owned(), curves.is_logarithmic);
+        let references = (curves.references)(run);
+        Chart { title, across: "epoch".to_owned(), series, references, is_logarithmic }
     };
-    CURVES.iter().map(chart).filter(|chart| !chart.is_empty()).collect()
+    CURVES.iter().filter(|curves| (curves.when)(run)).map(chart).filter(|chart| !chart.is_empty()).collect()
 }
 
-/// The charts of several runs: a line for each, of the number that stands for it.
+/// The charts of several runs: a line for each.
 pub fn of_runs(runs: &[Account]) -> Vec<Chart> {
-    let chart = |curves: &Curves| {
-        let first = curves.lines.first().map(|(key, _)| *key).unwrap_or_default();
-        let series = runs.iter().filter_map(|run| line(run, first, &run.name)).collect();
-        filled(curves, series, Vec::new())
+    let have_parts = runs.iter().any(has_parts);
+    let chart = |&(title, key, is_logarithmic): &(&str, &str, bool)| {
+        // The whole loss of a run without other parts is that of class tokens.
+        let own = |run: &Account| if key == CLASS_LOSS && have_parts && !has_parts(run) { "loss" } else { key };
+        let series = runs.iter().filter_map(|run| line(run, own(run), &run.name)).collect();
+        Chart { title: title.to_owned(), across: "epoch".to_owned(), series, references: Vec::new(), is_logarithmic }
     };
-    CURVES.iter().map(chart).filter(|chart| !chart.is_empty()).collect()
-}
-
-fn filled(curves: &Curves, series: Vec<Series>, references: Vec<Reference>) -> Chart {
-    let (title, is_logarithmic) = (curves.title.to_owned(), curves.is_logarithmic);
-    Chart { title, across: "epoch".to_owned(), series, references, is_logarithmic }
+    AMONG_RUNS.iter().map(chart).filter(|chart| !chart.is_empty()).collect()
 }
 
 /// A number over the epochs; none where the run has not logged it.

@@ -65,6 +65,11 @@ impl History {
         self.columns.get(key)
     }
 
+    /// The names of all numbers.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.columns.keys().map(String::as_str)
+    }
+
     /// The last step that it tells of.
     pub fn last_step(&self) -> Option<u64> {
         self.last_step

@@ -174,22 +174,36 @@ pub(crate) fn differences(runs: &[Account]) -> String {
         run.settings.iter().find(|setting| setting.key == key).map(|setting| setting.value.clone())
     };
     let mut rows = String::new();
-    for key in keys {
-        let values: Vec<Option<String>> = runs.iter().map(|run| value(run, key)).collect();
+    let mut row = |name: &str, values: Vec<Option<String>>| {
         if values.windows(2).any(|pair| pair[0] != pair[1]) {
             let cell = |value: &Option<String>| {
                 format!("<td class=\"value\">{}</td>", escape(value.as_deref().unwrap_or("none")))
             };
             let cells: String = values.iter().map(cell).collect();
-            _ = writeln!(rows, "<tr><td><code>{}</code></td>{cells}</tr>", escape(key));
+            _ = writeln!(rows, "<tr><td>{name}</td>{cells}</tr>");
         }
-    }
+    };
+    // What was learnt from comes first: without the same images, accuracies are not of the same task.
+    let data = |run: &Account| {
+        let source = run.recipe.source().unwrap_or("not named");
+        format!("{source}: {}", text::count(run.recipe.facts().images, "image"))
+    };
+    row("images", runs.iter().map(|run| Some(data(run))).collect());
+    keys.into_iter().for_each(|key| {
+        row(&format!("<code>{}</code>", escape(key)), runs.iter().map(|run| value(run, key)).collect())
+    });
+    let images = |run: &Account| (run.recipe.facts().images, run.recipe.facts().fingerprint);
+    let other_images = if runs.windows(2).any(|pair| images(&pair[0]) != images(&pair[1])) {
+        "<p class=\"verdict open\">These runs were not trained on the same images: their accuracies and losses are of different tasks.</p>\n"
+    } else {
+        ""
+    };
     if rows.is_empty() {
-        return "<p>Their recipes are the same in every key.</p>\n".to_owned();
+        return format!("{other_images}<p>Their recipes are the same in every key.</p>\n");
     }
     let names: String = runs.iter().map(|run| format!("<th>{}</th>", escape(&run.name))).collect();
     format!(
-        "<h2>Where their recipes differ</h2>\n\
+        "{other_images}<h2>Where their recipes differ</h2>\n\
          {SCROLL}<table><tr><th>key</th>{names}</tr>\n{rows}</table></div>\n"
     )
 }

@@ -25,8 +25,8 @@ pub struct ReportArgs {
     /// that takes longer than about 15 seconds]
     #[arg(long, value_name = "N", conflicts_with = "no_pictures", value_parser = clap::value_parser!(u32).range(8..=1_000_000))]
     pub images: Option<u32>,
-    /// Features of the run's training images or of its held-out ones, as `features` writes them to a .safetensors file: they
-    /// are taken as they are, all of them
+    /// Features of the run's training images or of its held-out ones, as `features` writes them: they are taken as
+    /// they are, all of them
     #[arg(long, value_name = "FILE", conflicts_with = "no_pictures")]
     pub features: Option<PathBuf>,
     /// Where pictures are computed.

@@ -32,5 +32,5 @@ Examples:
                                        runs on another machine: open http://localhost:8017/ on this one
 
 The list shows every run with its loss, its state and its verdict; tick some to see them side by side. A run's page is its
-report, drawn again as its log grows. Nothing is loaded from anywhere else and nothing is written. It answers requests from
+report without the pictures, drawn again as its log grows. Nothing is loaded from anywhere else and nothing is written. It answers requests from
 this machine alone unless told otherwise with --host. Ctrl-C ends it; runs go on.";

@@ -2,18 +2,20 @@
 
 mod results;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use ::report::account::Account;
+use ::report::figure::circle::{self, Component};
+use ::report::figure::{self, Figure};
 use files::replace;
-use report::account::Account;
-use report::figure::circle::{self, Component};
-use report::figure::{self, Figure};
 
 use crate::args::{CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArgs};
 use crate::error::CliError;
 use crate::output;
-use crate::output_file::{self, Input, Kind};
+use crate::output_file::{self, Input, Kind, OutputFileError};
+use crate::report;
 
 /// Pixels of a PNG for each unit of a drawing: sharp in print.
 const ZOOM: f32 = 3.0;
@@ -35,6 +37,8 @@ pub fn run(command: &FigureCommand) -> Result<(), CliError> {
 struct Place {
     drawing: PathBuf,
     numbers: PathBuf,
+    /// Why the numbers may not be written, unless they are there already.
+    refused: Option<OutputFileError>,
     is_png: bool,
     asked: PathBuf,
 }
@@ -49,19 +53,31 @@ impl Place {
         };
         let kind = if is_png { Kind::Png } else { Kind::Svg };
         let drawing = output_file::check(&out.out, kind, out.force, inputs)?;
-        let numbers = output_file::check(&out.out.with_extension("csv"), Kind::Csv, out.force, inputs)?;
-        Ok(Self { drawing, numbers, is_png, asked: out.out.clone() })
+        // The same figure may have been drawn in the other format: then its numbers are there already.
+        let beside = out.out.with_extension("csv");
+        let (numbers, refused) = match output_file::check(&beside, Kind::Csv, out.force, inputs) {
+            Ok(numbers) => (numbers, None),
+            Err(error @ OutputFileError::Exists { .. }) => (beside, Some(error)),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Self { drawing, numbers, refused, is_png, asked: out.out.clone() })
     }
 
-    fn write(&self, figure: &Figure) -> Result<(), CliError> {
-        let svg = figure.svg();
+    fn write(self, figure: &Figure) -> Result<(), CliError> {
+        let (svg, table) = (figure.svg(), figure.table.csv());
+        if let Some(refused) = self.refused {
+            let there = files::read_bounded(&self.numbers, table.len() as u64 + 1);
+            if there.map_or(true, |there| there != table.as_bytes()) {
+                return Err(refused.into());
+            }
+        }
         let drawing = if self.is_png { figure::png(&svg, ZOOM)? } else { svg.into_bytes() };
         let put = |path: &Path, bytes: &[u8]| {
             let failed = |source| CliError::Page { path: path.to_owned(), source };
             replace(path, |file| file.write_all(bytes)).map_err(failed)
         };
         put(&self.drawing, &drawing)?;
-        put(&self.numbers, figure.table.csv().as_bytes())?;
+        put(&self.numbers, table.as_bytes())?;
         let csv = self.asked.with_extension("csv");
         output::result(&format!("{}, and its numbers in {}", text::shown(&self.asked), text::shown(&csv)))
     }
@@ -98,10 +114,17 @@ fn normalizer(args: &NormalizerArgs) -> Result<(), CliError> {
 fn curves(args: &CurvesArgs) -> Result<(), CliError> {
     let inputs: Vec<Input> = args.runs.iter().map(|run| Input::file("RUN", run)).collect();
     let place = Place::of(&args.out, &inputs)?;
-    let runs = args.runs.iter().map(|run| Account::of(run, POINTS)).collect::<Result<Vec<_>, _>>()?;
+    let runs = report::distinct(&args.runs);
+    let runs = runs.iter().map(|run| Account::of(run, POINTS)).collect::<Result<Vec<_>, _>>()?;
     let figure = figure::curves::figure(&runs, &args.key);
     if figure.charts.iter().all(|chart| chart.is_empty()) {
-        return Err(CliError::NoSuchNumber { key: args.key.clone() });
+        let known: BTreeSet<&str> = runs.iter().flat_map(|run| run.history.keys()).collect();
+        let known = known.into_iter().collect::<Vec<_>>().join(", ");
+        return Err(CliError::NoSuchNumber { key: args.key.clone(), known: text::printable(&known).into_owned() });
+    }
+    let images = |run: &Account| run.recipe.facts().fingerprint;
+    if runs.windows(2).any(|pair| images(&pair[0]) != images(&pair[1])) {
+        output::note("these runs were not trained on the same images: their curves are of different tasks");
     }
     place.write(&figure)
 }

@@ -14,7 +14,7 @@ const VERDICT_LETTERS: usize = 60;
 /// Prints the list of the runs below a folder.
 pub fn list(args: &RunsArgs) -> Result<(), CliError> {
     if !args.folder.is_dir() {
-        return Err(CliError::NoRuns { path: args.folder.clone() });
+        return Err(CliError::NoFolder { path: args.folder.clone() });
     }
     let mut runs = listing::runs(&args.folder);
     sort(&mut runs, args.sort);

@@ -35,12 +35,30 @@ pub fn run(args: &ReportArgs) -> Result<(), CliError> {
             output_file::check(&out, Kind::Page, args.force, &inputs)?
         }
     };
-    let sections = match &args.runs[..] {
+    let runs = distinct(&args.runs);
+    let sections = match &runs[..] {
         [run] if !args.no_pictures => pictures_of(run, args)?,
         _ => Vec::new(),
     };
-    write(&args.runs, &sections, &out)?;
+    if args.no_pictures && out.exists() {
+        output::note(&format!("{}: the page that was there is replaced by one without pictures", text::shown(&out)));
+    }
+    write(&runs, &sections, &out)?;
     output::result(&format!("{}: open it in a browser", text::shown(args.out.as_ref().unwrap_or(&out))))
+}
+
+/// These runs, each once: a pattern that matches one twice means it once.
+pub fn distinct(runs: &[PathBuf]) -> Vec<PathBuf> {
+    let place = |run: &Path| run.canonicalize().unwrap_or_else(|_| run.to_owned());
+    let mut known: Vec<PathBuf> = Vec::new();
+    for run in runs {
+        if known.iter().any(|there| place(there) == place(run)) {
+            output::note(&format!("{}: given twice, and taken once", text::shown(run)));
+        } else {
+            known.push(run.clone());
+        }
+    }
+    known
 }
 
 /// The pictures of a run that somebody asks for: an error where what was asked for cannot be meant.

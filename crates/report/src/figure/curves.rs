@@ -67,7 +67,10 @@ fn line(runs: &[&Account], key: &str) -> Option<Series> {
     }
     at.retain(|_, values| values.len() == runs.len());
     let first = runs.first().filter(|_| !at.is_empty())?;
-    let seeds = if runs.len() > 1 { format!(" and {} more seeds", runs.len() - 1) } else { String::new() };
+    let seeds = match runs.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {}", text::count(more, "more seed")),
+    };
     let epochs = first.steps_per_epoch();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let points = at.iter().map(|(&step, values)| (step as f64 / epochs, mean(values))).collect();

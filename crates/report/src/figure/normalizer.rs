@@ -39,8 +39,8 @@ pub fn figure(dimensions: &[usize], (from, to): (f64, f64)) -> Result<Figure, vm
     Ok(Figure {
         table: table("kappa", &kappas, &numbers),
         charts: vec![
-            chart(&format!("log C_p(kappa), the paper's approximation, less its value at {from}"), values),
-            chart("error of the approximation: approximate less exact log C_p(kappa)", errors),
+            chart(&format!("log C_p(kappa) less its value at {from}"), values),
+            chart("the paper's approximation less the exact log C_p", errors),
         ],
     })
 }
