@@ -1,8 +1,8 @@
 //! A map of features: each image a place on a plane, near images near each other (t-SNE).
 //!
 //! Exact t-SNE of van der Maaten and Hinton (2008) on unit vectors, so that nearness is that of the cosine: affinities of a
-//! given perplexity ([`affinities`]), then a descent with momentum and gains from the first two principal components
-//! ([`descent`], [`start`]). It weighs every pair of images and is meant for some thousands.
+//! given perplexity (`affinities`), then a descent with momentum and gains from the first two principal components
+//! (`descent`, `start`). It weighs every pair of images and is meant for some thousands.
 
 mod affinities;
 mod descent;
