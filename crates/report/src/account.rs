@@ -82,6 +82,12 @@ impl Tone {
     }
 }
 
+/// Whether these runs were trained on the same images: without that, their numbers are of different tasks.
+pub fn are_of_same_images(runs: &[Account]) -> bool {
+    let images = |run: &Account| (run.recipe.facts().images, run.recipe.facts().fingerprint);
+    runs.windows(2).all(|pair| images(&pair[0]) == images(&pair[1]))
+}
+
 impl Account {
     /// Reads a run. Its log is kept as `points` to twice as many points of each number.
     pub fn of(path: &Path, points: usize) -> Result<Self, ReportError> {

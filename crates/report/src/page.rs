@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::account::{Account, ReportError};
+use crate::account::{Account, ReportError, are_of_same_images};
 use crate::chart::{self, Chart};
 use crate::curves;
 use crate::machine;
@@ -192,8 +192,7 @@ pub(crate) fn differences(runs: &[Account]) -> String {
     keys.into_iter().for_each(|key| {
         row(&format!("<code>{}</code>", escape(key)), runs.iter().map(|run| value(run, key)).collect())
     });
-    let images = |run: &Account| (run.recipe.facts().images, run.recipe.facts().fingerprint);
-    let other_images = if runs.windows(2).any(|pair| images(&pair[0]) != images(&pair[1])) {
+    let other_images = if !are_of_same_images(runs) {
         "<p class=\"verdict open\">These runs were not trained on the same images: their accuracies and losses are of different tasks.</p>\n"
     } else {
         ""

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ::report::account::Account;
+use ::report::account::{Account, are_of_same_images};
 use ::report::figure::circle::{self, Component};
 use ::report::figure::{self, Figure};
 use files::replace;
@@ -122,8 +122,7 @@ fn curves(args: &CurvesArgs) -> Result<(), CliError> {
         let known = known.into_iter().collect::<Vec<_>>().join(", ");
         return Err(CliError::NoSuchNumber { key: args.key.clone(), known: text::printable(&known).into_owned() });
     }
-    let images = |run: &Account| run.recipe.facts().fingerprint;
-    if runs.windows(2).any(|pair| images(&pair[0]) != images(&pair[1])) {
+    if !are_of_same_images(&runs) {
         output::note("these runs were not trained on the same images: their curves are of different tasks");
     }
     place.write(&figure)
