@@ -11,7 +11,7 @@ use train::run::{INITIAL_FILE, RunReader, is_run};
 
 use crate::args::{NetworkArgs, PretrainArgs};
 use crate::error::CliError;
-use crate::output::{self, shell};
+use crate::output;
 use crate::weights;
 
 /// What was asked for with the network of the given weights, and the weights; as it is where none are given.
@@ -43,7 +43,7 @@ pub fn of(args: &PretrainArgs, asked: RawRecipe) -> Result<(RawRecipe, Option<Ar
     if begin == Begin::Adapt || !has_same_centers(&source, &loaded.path, loaded.loaded.report.layout, &asked)? {
         beginning = beginning.without_centers();
     }
-    let place = format!("--{begin} {}", shell(&given.to_string_lossy()));
+    let place = format!("--{begin} {}", text::shell(&given.to_string_lossy()));
     // The recipe of the built-in data, which nobody has asked for.
     let is_built_in = |place: &str| args.recipe.recipe.is_none() && place.starts_with("recipes/");
     let mut asked = asked.beginning_with(begin, beginning.digest(), beginning.config(), &place, is_built_in)?;

@@ -14,9 +14,11 @@ use crate::images;
 /// The recipes of the built-in data, with their names: runs of minutes, where the rules for other data are made for hours.
 fn built_in(method: MethodName) -> (&'static str, &'static str) {
     match method {
-        MethodName::Dino => (include_str!("../../../recipes/synthetic.toml"), "recipes/synthetic.toml"),
-        MethodName::Ibot => (include_str!("../../../recipes/synthetic-ibot.toml"), "recipes/synthetic-ibot.toml"),
-        MethodName::Msn => (include_str!("../../../recipes/synthetic-msn.toml"), "recipes/synthetic-msn.toml"),
+        MethodName::Dino => (include_str!("../../../recipes/synthetic.toml"), "built-in recipes/synthetic.toml"),
+        MethodName::Ibot => {
+            (include_str!("../../../recipes/synthetic-ibot.toml"), "built-in recipes/synthetic-ibot.toml")
+        }
+        MethodName::Msn => (include_str!("../../../recipes/synthetic-msn.toml"), "built-in recipes/synthetic-msn.toml"),
     }
 }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use common::{run, small, small_command, stop_early, write_bmp};
 
@@ -28,7 +28,9 @@ fn a_run_ends_with_a_page_that_asks_for_nothing() {
     assert!(said.contains("report.html: open it in a browser"), "{said}");
     let page = read(&out.join("report.html"));
     assert!(page.contains("class=\"verdict") && page.contains("<b>finished</b>"), "not of a run that trains");
-    for title in ["kNN top-1", "Loss = divergence", "Prototypes in use", "Learning rate", "Images a second"] {
+    for title in
+        ["kNN top-1", "Loss = divergence", "Prototypes that the teacher chose", "Learning rate", "Images a second"]
+    {
         assert!(page.contains(title), "{title}");
     }
     assert!(page.contains("given: --epochs") && page.contains("derived: "), "the recipe with its reasons");
@@ -38,6 +40,15 @@ fn a_run_ends_with_a_page_that_asks_for_nothing() {
     }
     assert!(!page.contains("There is nothing to show here"), "every section has its pictures");
     assert_eq!((page.matches("<circle class=\"g").count(), page.matches("class=\"row\"").count()), (24, 12));
+    let (_, command) =
+        page.split_once("<code class=\"command\">dino-vmf ").expect("so short a run is advised to be longer");
+    let mut words: Vec<&str> = command.split_once('<').unwrap().0.split(' ').collect();
+    let [.., epochs, "--out", beside] = &mut words[..] else { panic!("{words:?}") };
+    let beside = PathBuf::from(*beside);
+    *epochs = "2";
+    run(&words).succeeded();
+    let weights = |run: &Path| fs::read(run.join("backbone.safetensors")).unwrap();
+    assert!(weights(&beside) == weights(&out), "what was given is given again");
     for outside in ["http:", "https:", "src=\"/", "@import", "url("] {
         let found = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!found.contains(outside), "{outside}");
@@ -269,7 +280,7 @@ fn duplicates_and_the_void_set_are_those_of_the_evaluation() {
     let (members, cosine) = (void["members"].as_u64().unwrap(), void["cosine_with_mean"].as_f64().unwrap());
     assert!(page.contains(&format!("{members} prototypes point away from the images")), "{void}");
     assert!(page.contains(&format!("(cosine with the images&#39; mean {cosine:.2})")), "{void}");
-    assert!(page.contains("prototypes in use are") && page.contains("these are of it"), "duplicates");
+    assert!(page.contains("prototypes that these images chose are") && page.contains("these are of it"), "duplicates");
     assert!(page.contains("<figure class=\"unused\">"), "no image chose the void ones");
 }
 

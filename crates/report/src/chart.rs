@@ -8,7 +8,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use crate::markup::{escape, script_data};
-use crate::scale::{Scale, shown};
+use crate::scale::{Scale, labels, shown};
 
 /// Size of the drawing, and the room around the plot, in its own units.
 const WIDTH: f64 = 460.0;
@@ -60,7 +60,12 @@ impl Paint {
     /// A line's colour and dashes.
     fn stroke(self, i: usize) -> String {
         let dashes = ["", ";stroke-dasharray:7 3", ";stroke-dasharray:2 3", ";stroke-dasharray:9 3 2 3"];
-        format!("stroke:{}{}", self.color(i), dashes[(i / COLORS) % dashes.len()])
+        let dash = match self {
+            Paint::Page => i / COLORS,
+            // On paper there may be no colours, nor a pointer that tells lines apart which lie upon each other.
+            Paint::File => i,
+        };
+        format!("stroke:{}{}", self.color(i), dashes[dash % dashes.len()])
     }
 }
 
@@ -111,6 +116,10 @@ pub struct Chart {
     pub references: Vec<Reference>,
     /// Whether the values are drawn by their orders of magnitude.
     pub is_logarithmic: bool,
+    /// Whether the axis of the values begins at zero, as that of a count does, however far they are from it.
+    pub is_from_zero: bool,
+    /// How far apart the ticks of the places are, where round numbers are not what people count in: degrees.
+    pub places_every: Option<f64>,
 }
 
 /// Both axes of a chart.
@@ -141,7 +150,8 @@ impl Chart {
         // A reference far beyond the lines would press them flat; it is then left to the legend.
         let highest = lines.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let near = self.references.iter().map(|r| r.value).filter(|value| *value <= 2.5 * highest.abs());
-        let values: Vec<f64> = lines.iter().copied().chain(near).collect();
+        let zero = self.is_from_zero.then_some(0.0);
+        let values: Vec<f64> = lines.iter().copied().chain(near).chain(zero).collect();
         let y = if self.is_logarithmic { Scale::logarithmic(values) } else { Scale::linear(values) };
         let x = if ends.0 < ends.1 && ends.0 > 0.5 * ends.1 {
             // Far from zero, as thresholds from 0.9 to 0.99 are: from there they would be pressed against the right.
@@ -168,7 +178,8 @@ impl Chart {
     fn content(&self, paint: Paint) -> String {
         let axes = self.axes();
         let mut svg = String::new();
-        draw_axes(&mut svg, &axes, &self.across);
+        let places = self.places_every.map_or_else(|| axes.x.ticks(6), |step| axes.x.multiples(step));
+        draw_axes(&mut svg, &axes, &places, &self.across);
         for reference in &self.references {
             let (from, to, _) = axes.y.ends();
             if (from..=to).contains(&reference.value) {
@@ -182,11 +193,6 @@ impl Chart {
             draw_series(&mut svg, &axes, paint, i, series);
         }
         svg
-    }
-
-    /// The rows that the legend of a file has: one line needs no name.
-    fn legend_rows(&self) -> usize {
-        if self.series.len() > 1 { self.series.len() } else { 0 }
     }
 
     /// The chart as a part of a page: drawing, legend and data.
@@ -251,7 +257,7 @@ fn is_drawn((x, y): &(f64, f64)) -> bool {
 
 /// Charts one below the other as a file of its own, on white, each with its title and legend.
 pub fn svg_file(charts: &[Chart]) -> String {
-    let height_of = |chart: &Chart| TITLE + HEIGHT + ROW * (chart.legend_rows() as f64 + 0.5);
+    let height_of = |chart: &Chart| TITLE + HEIGHT + ROW * (chart.series.len() as f64 + 0.5);
     let height: f64 = charts.iter().map(height_of).sum();
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\">\n\
@@ -265,7 +271,7 @@ pub fn svg_file(charts: &[Chart]) -> String {
             "<g transform=\"translate(0 {top:.1})\"><text class=\"title\" x=\"{LEFT}\" y=\"16\">{title}</text>"
         );
         _ = write!(svg, "<g transform=\"translate(0 {TITLE})\">{content}</g>");
-        for (i, series) in chart.series.iter().enumerate().take(chart.legend_rows()) {
+        for (i, series) in chart.series.iter().enumerate() {
             let y = TITLE + HEIGHT + ROW * (i as f64 + 0.5);
             let stroke = Paint::File.stroke(i);
             _ = write!(svg, "<path class=\"line\" style=\"{stroke}\" d=\"M{LEFT} {:.1}h18\"/>", y - 4.0);
@@ -277,18 +283,17 @@ pub fn svg_file(charts: &[Chart]) -> String {
     svg + "</svg>\n"
 }
 
-fn draw_axes(svg: &mut String, axes: &Axes, across: &str) {
+fn draw_axes(svg: &mut String, axes: &Axes, places: &[f64], across: &str) {
     let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
-    for tick in axes.y.ticks(5) {
+    let ticks = axes.y.ticks(5);
+    for (&tick, text) in ticks.iter().zip(labels(&ticks)) {
         let (_, y) = axes.at((0.0, tick));
         _ = write!(svg, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/>");
-        let text = shown(tick);
         _ = write!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>", LEFT - 6.0, y + 4.0);
     }
-    for tick in axes.x.ticks(6) {
+    for (&tick, text) in places.iter().zip(labels(places)) {
         let (x, _) = axes.at((tick, 0.0));
         _ = write!(svg, "<path class=\"grid\" d=\"M{x:.1} {bottom}v4\"/>");
-        let text = shown(tick);
         _ = write!(svg, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>", bottom + 16.0);
     }
     let (middle, below) = ((LEFT + right) / 2.0, HEIGHT - 4.0);

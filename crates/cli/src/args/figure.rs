@@ -52,7 +52,7 @@ pub struct CircleArgs {
 /// `figure normalizer`.
 #[derive(Debug, Args)]
 pub struct NormalizerArgs {
-    /// Dimensions p of the sphere: widths of the bottleneck
+    /// Dimensions p of the sphere, widths of the bottleneck: 16 and more, for which the paper's approximation is made
     #[arg(long, value_name = "P,P", value_delimiter = ',', default_values_t = report::figure::normalizer::WIDTHS)]
     pub dimensions: Vec<usize>,
     /// Where it goes.

@@ -15,7 +15,7 @@ pub struct ReportArgs {
     /// The page to write [default: report.html in the folder of the run; of several runs, in this folder]
     #[arg(long, value_name = "F.html")]
     pub out: Option<PathBuf>,
-    /// Replace the page if it exists and is a report
+    /// Replace a page of --out that is there already; the report in a run's own folder is always replaced
     #[arg(long)]
     pub force: bool,
     /// No pictures, which need the run's images and network; pages of several runs have none

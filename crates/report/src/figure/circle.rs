@@ -59,6 +59,7 @@ pub fn figure(components: &[Component]) -> Figure {
         title: title.to_owned(),
         across: "angle, degrees".to_owned(),
         series,
+        places_every: Some(90.0),
         ..Default::default()
     };
     Figure {

@@ -59,6 +59,7 @@ pub fn figure(networks: &[Utilisation]) -> Figure {
         title: title.to_owned(),
         across: "cosine above which two prototypes are duplicates".to_owned(),
         series,
+        is_from_zero: true,
         ..Default::default()
     };
     Figure {

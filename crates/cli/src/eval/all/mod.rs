@@ -198,7 +198,7 @@ fn does_not_apply(error: &CliError) -> bool {
 
 /// A protocol's command, as a shell takes it.
 fn command(item: &Item) -> String {
-    let words: Vec<String> = item.words().map(|word| output::shell(&word.to_string_lossy())).collect();
+    let words: Vec<String> = item.words().map(|word| text::shell(&word.to_string_lossy())).collect();
     format!("dino-vmf {}", words.join(" "))
 }
 
