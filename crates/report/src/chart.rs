@@ -197,8 +197,19 @@ impl Chart {
 
     /// The chart as a part of a page: drawing, legend and data.
     pub(crate) fn figure(&self) -> String {
+        let data = format!("<script type=\"application/json\">{}</script>", script_data(&self.data()));
+        self.framed(&self.series, &data)
+    }
+
+    /// The same for a page without a script: a line alone needs no name, and where it ends is seen.
+    pub(crate) fn still(&self) -> String {
+        self.framed(&self.series[..self.legend_rows()], "")
+    }
+
+    /// Drawing and legend, which has these lines, and what else belongs to them.
+    fn framed(&self, named: &[Series], more: &str) -> String {
         let mut legend = String::new();
-        for (i, series) in self.series.iter().enumerate() {
+        for (i, series) in named.iter().enumerate() {
             let last = series.points.iter().rev().find(|(_, y)| y.is_finite()).map_or(f64::NAN, |(_, y)| *y);
             _ = write!(
                 legend,
@@ -213,11 +224,9 @@ impl Chart {
             _ = write!(legend, "<li class=\"against\">{label} <b>{value}</b></li>");
         }
         format!(
-            "<figure class=\"plot chart\"><figcaption>{}</figcaption>{}<ul>{legend}</ul>\
-             <script type=\"application/json\">{}</script></figure>\n",
+            "<figure class=\"plot chart\"><figcaption>{}</figcaption>{}<ul>{legend}</ul>{more}</figure>\n",
             escape(&self.title),
-            self.svg(),
-            script_data(&self.data())
+            self.svg()
         )
     }
 
@@ -377,6 +386,8 @@ mod tests {
         let figure = chart.figure();
         assert_eq!(figure.matches("<script").count(), 1, "its own data alone: {figure}");
         assert!(figure.contains("null"), "what is not finite");
+        let still = chart.still();
+        assert!(!still.contains("<script") && !still.contains("<li>") && still.contains("<svg"), "{still}");
         let empty = Chart::default();
         assert!(empty.is_empty() && empty.svg().ends_with("</svg>"));
         let file = svg_file(&[chart.clone(), chart]);
