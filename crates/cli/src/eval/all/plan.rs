@@ -133,7 +133,7 @@ pub fn plan(args: &AllArgs, data: &Data) -> Vec<(&'static str, Result<Item, Stri
 
 fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'static str, Result<Item, String>)> {
     use ProtocolArg::{
-        Attention, Copies, Fewshot, Knn, Linear, Mixture, Precision, Prototypes, Retrieval, Transfer, Video,
+        Attention, Certainty, Copies, Fewshot, Knn, Linear, Mixture, Precision, Prototypes, Retrieval, Transfer, Video,
     };
     let is_left_out = args.skip.contains(&protocol) || (!args.only.is_empty() && !args.only.contains(&protocol));
     let name = match protocol {
@@ -144,6 +144,7 @@ fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'sta
         Mixture => "mixture",
         Prototypes => "prototypes",
         Precision => "precision",
+        Certainty => "certainty",
         Attention => "attention",
         Retrieval | Copies | Video => "",
     };
@@ -161,7 +162,7 @@ fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'sta
     let (possible, mut settings) = match protocol {
         Linear => (labels.and_then(|()| held_out()), vec!["--no-augment".into()]),
         Fewshot | Transfer => (labels.and_then(|()| held_out()), Vec::new()),
-        Knn | Mixture | Precision => (labels, Vec::new()),
+        Knn | Mixture | Precision | Certainty => (labels, Vec::new()),
         // Without images there is still something to be seen of prototypes.
         _ => (Ok(()), Vec::new()),
     };
