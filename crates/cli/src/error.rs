@@ -250,6 +250,14 @@ pub enum CliError {
         /// The weights.
         path: PathBuf,
     },
+    /// Images whose certainty cannot be told.
+    #[error("{}: no certainty: {why}", text::shown(path))]
+    NoCertainty {
+        /// The weights.
+        path: PathBuf,
+        /// Why.
+        why: &'static str,
+    },
     /// The work needs more memory than there is.
     #[error("this needs about {} of memory, and there is {total}. Ways out: {smaller}", bytes(*need))]
     TooLittleMemory {

@@ -52,13 +52,14 @@ fn results_are_those_of_the_single_commands_and_are_computed_once() {
         ("mixture", &[]),
         ("prototypes", &[]),
         ("precision", &[]),
+        ("certainty", &[]),
     ] {
         let words = ["eval", protocol, "--weights", weights(), "--data", DATA, "--device=cpu", "--json"];
         let alone = run(&[&words, more].concat()).json();
         assert_eq!(timeless(found["results"][protocol].clone()), timeless(alone), "{protocol}");
     }
     assert_eq!(found["results"]["attention"]["images"].as_array().unwrap().len(), 6);
-    assert_eq!(found["results"].as_object().unwrap().len(), 8);
+    assert_eq!(found["results"].as_object().unwrap().len(), 9);
     for (name, why) in [("copies", "no --copydays"), ("video", "no --davis"), ("retrieval-oxford", "no --oxford")] {
         assert!(found["skipped"][name].as_str().unwrap().starts_with(why), "{name}");
         assert!(first.out.contains(&format!("left out: {why}")), "{}", first.out);
@@ -76,7 +77,7 @@ fn results_are_those_of_the_single_commands_and_are_computed_once() {
     assert!(picture.ends_with("-mean.png") && out.join("attention").join(picture).is_file(), "{picture}");
 
     let again = all(DATA, &out, &["--epochs=3"]).succeeded();
-    assert_eq!(again.err.matches("stored already, and not computed again").count(), 8, "{}", again.err);
+    assert_eq!(again.err.matches("stored already, and not computed again").count(), 9, "{}", again.err);
     assert_eq!(results(&out), found, "to the seconds that each took");
     assert_eq!(again.out, first.out);
 
@@ -99,7 +100,7 @@ fn what_the_data_does_not_allow_is_left_out_with_a_reason() {
     let found = results(&out);
     let names: Vec<&String> = found["results"].as_object().unwrap().keys().collect();
     assert_eq!(names, ["attention", "prototypes"]);
-    for name in ["knn", "linear", "fewshot", "transfer", "mixture", "precision"] {
+    for name in ["knn", "linear", "fewshot", "transfer", "mixture", "precision", "certainty"] {
         assert!(found["skipped"][name].as_str().unwrap().contains("label"), "{}", found["skipped"][name]);
     }
     // Classes, and nothing held out.
@@ -107,7 +108,7 @@ fn what_the_data_does_not_allow_is_left_out_with_a_reason() {
     for i in 0..6 {
         write_bmp(&classes.join(format!("{}/{i}.bmp", ["cat", "dog"][i % 2])), 16, i);
     }
-    let skip = "--skip=mixture,attention,prototypes,precision";
+    let skip = "--skip=mixture,attention,prototypes,precision,certainty";
     all(classes.to_str().unwrap(), &out, &["--k=3", skip]).succeeded();
     let found = results(&out);
     assert_eq!(found["results"].as_object().unwrap().len(), 1);
@@ -117,17 +118,18 @@ fn what_the_data_does_not_allow_is_left_out_with_a_reason() {
     }
     // Whatever needs the features of the images, each of them is seen once.
     fs::write(classes.join("cat/broken.bmp"), "no image").unwrap();
-    let only = "--only=knn,mixture,prototypes,precision";
+    let only = "--only=knn,mixture,prototypes,precision,certainty";
     let said = all(classes.to_str().unwrap(), &folder.path().join("once"), &["--k=3", only]).succeeded().err;
     assert_eq!(said.matches("skipped cat/broken.bmp").count(), 1, "{said}");
     // A backbone alone has no prototypes to look at.
     let backbone = RUN.1.join("backbone.safetensors");
     let out = folder.path().join("backbone");
-    let words = ["eval", "all", "--device=cpu", "--data", DATA, "--only=knn,precision,prototypes", "--weights"];
+    let words =
+        ["eval", "all", "--device=cpu", "--data", DATA, "--only=knn,precision,certainty,prototypes", "--weights"];
     run(&[&words[..], &[backbone.to_str().unwrap(), "--out", out.to_str().unwrap()]].concat()).succeeded();
     let found = results(&out);
     assert!(found["results"]["knn"].is_object());
-    for name in ["precision", "prototypes"] {
+    for name in ["precision", "certainty", "prototypes"] {
         assert!(found["skipped"][name].as_str().unwrap().contains("no projection head"), "{found}");
     }
 }

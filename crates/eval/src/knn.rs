@@ -101,30 +101,60 @@ pub fn leave_one_out<'a>(
     run(features, features, k, options, place.into(), Exclude::Itself)
 }
 
-/// Whether each image is classified rightly with `k` neighbours: the test images by the training images, or, without test
-/// images, each training image by all others.
+/// What the neighbours of an image vote for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Vote {
+    /// The class with the most votes.
+    pub class: u32,
+    /// Its share of all votes' weight: how probable the vote says that it is.
+    pub share: f64,
+    /// Cosine of the nearest neighbour.
+    pub similarity: f64,
+}
+
+/// The vote of `k` neighbours on each image: on the test images by the training images, or, without test images, on each
+/// training image by all others. Labels of test images are not looked at.
 ///
 /// # Panics
 /// As [`classify`].
-pub fn rightly(
+pub fn vote(
     train: &Features,
     test: Option<&Features>,
     k: usize,
     temperature: f64,
     place: Place<'_>,
-) -> Result<Vec<bool>, EvalError> {
+) -> Result<Vec<Vote>, EvalError> {
     let options = KnnOptions { ks: vec![k], temperature };
-    let judged = match test {
-        Some(test) => {
-            options.check(train.len())?;
-            judge(train, test, k, &options, place, Exclude::Nothing)?
+    options.check(train.len().saturating_sub(usize::from(test.is_none())))?;
+    let labelled = Labelled::new(train, "training")?;
+    if let Some(test) = test {
+        if test.dim != train.dim {
+            return Err(EvalError::Width { train: train.dim, test: test.dim });
         }
-        None => {
-            options.check(train.len().saturating_sub(1))?;
-            judge(train, train, k, &options, place, Exclude::Itself)?
+        if let Some(place) = test.values.iter().position(|x| !x.is_finite()) {
+            return Err(EvalError::NotFinite { name: format!("test image {}", test.indices[place / test.dim]) });
         }
+    }
+    let of_image = |_: usize, neighbors: &[Neighbor]| {
+        let votes = votes(neighbors, labelled.labels(), temperature);
+        let all: f64 = votes.iter().map(|(_, sum)| sum).sum();
+        // The nearest has the weight 1, so that there is a class and a sum.
+        let best = votes.into_iter().reduce(|a, b| if (b.1, a.0) > (a.1, b.0) { b } else { a });
+        let (class, sum) = best.unwrap_or_default();
+        Vote { class, share: sum / all, similarity: neighbors.first().map_or(0.0, |nearest| nearest.similarity) }
     };
-    Ok(judged.iter().map(|of_image| of_image.iter().all(|right| right.top1)).collect())
+    let exclude = if test.is_some() { Exclude::Nothing } else { Exclude::Itself };
+    nearest(place, train, test.unwrap_or(train), k, exclude, of_image)
+}
+
+/// Whether each of these votes is for the label of its image.
+///
+/// # Panics
+/// When there are not as many votes as images.
+pub fn rightly(votes: &[Vote], judged: &Features) -> Result<Vec<bool>, EvalError> {
+    let labelled = Labelled::new(judged, "test")?;
+    assert_eq!(votes.len(), labelled.len(), "a vote on each image");
+    Ok(votes.iter().zip(labelled.labels()).map(|(vote, label)| vote.class == *label).collect())
 }
 
 /// Whether a label is among those that are predicted.

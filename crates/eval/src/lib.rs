@@ -11,6 +11,7 @@
 //! - [`mixture`]: a mixture of von Mises-Fisher distributions fitted to features, and a network's prototypes as one.
 //! - [`copies`]: Copydays: which original is this a copy of?
 //! - [`prototypes`]: which of a head's prototypes are one, which are used, how concentrated they are; [`precision`]: kNN by that.
+//! - [`certainty`]: how sure a head is of an image, and whether that means something.
 //! - [`retrieval`]: revisited Oxford and Paris: ground truth, rankings, mAP.
 //! - [`finetune`]: a classifier trained together with the backbone, by the recipes of BEiT and DeiT.
 //! - [`map()`](map::map): features on a plane, near ones near each other, to be looked at.
@@ -20,6 +21,7 @@
 //! - [`video`]: object segmentation on DAVIS-2017, and the scores of masks made by anything.
 
 pub mod attention;
+pub mod certainty;
 pub mod copies;
 mod eigen;
 mod error;

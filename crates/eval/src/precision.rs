@@ -19,7 +19,7 @@ pub struct PrecisionBin {
     pub images: usize,
 }
 
-/// Cuts images into bins of equal count, give or take one, by the length of their component. Of images of one component, or of
+/// Cuts images into bins of equal count, give or take one, by the length of their component, or by any other number. Of images of one component, or of
 /// equal lengths, the earlier come first. `lengths` and `rightly` have an entry for each image; with fewer images than bins,
 /// each has a bin of its own.
 ///
@@ -57,7 +57,7 @@ pub fn rank_correlation(lengths: &[f64], rightly: &[bool]) -> Option<f64> {
 }
 
 /// The place of each value among all, the mean of the places for equal ones.
-fn ranks(values: &[f64]) -> Vec<f64> {
+pub(crate) fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
     let mut ranks = vec![0.0; values.len()];

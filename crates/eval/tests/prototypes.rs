@@ -22,19 +22,10 @@ fn device(threads: usize) -> Device {
 
 /// A head whose MLP is the identity, with prototypes of very different lengths.
 fn head(device: &Device) -> (LoadedHead, Vec<f64>, Vec<f64>) {
-    let config = HeadConfig { inputs: P, hidden: P, bottleneck: P, prototypes: K, layers: 1, batch_norm: false };
-    let mut layout = Layout::default();
-    let projector = Projector::new(&mut layout, "head.mlp", &config.projector());
-    let prototypes = PrototypeLayer::new(&mut layout, "head.last_layer", K, P);
-    let mut weights = layout.zeros(device);
     let mut stream = Key::new(5, Purpose::Bench).stream();
-    let identity: Vec<f64> = (0..P * P).map(|at| if at / P == at % P { 1.0 } else { 0.0 }).collect();
-    weights[layout.find("head.mlp.weight").unwrap()].copy_from_f64(&identity);
     let directions: Vec<f64> = (0..K * P).map(|_| stream.normal()).collect();
     let lengths: Vec<f64> = (0..K).map(|k| 0.05 + 0.02 * k as f64).collect();
-    weights[prototypes.direction()].copy_from_f64(&directions);
-    weights[prototypes.magnitude()].copy_from_f64(&lengths);
-    (LoadedHead { config, projector, prototypes, weights }, directions, lengths)
+    (common::identity_head(device, P, &directions, &lengths), directions, lengths)
 }
 
 fn images(stream: &mut Stream, count: usize) -> Features {

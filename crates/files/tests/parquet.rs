@@ -6,11 +6,12 @@ use files::parquet::{Column, TableWriter, Values, metadata};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 
-const COLUMNS: [Column; 4] = [
+const COLUMNS: [Column; 5] = [
     Column { name: "name", values: Values::Texts },
     Column { name: "label", values: Values::Integers },
     Column { name: "class", values: Values::Texts },
     Column { name: "feature", values: Values::Floats { width: 3 } },
+    Column { name: "score", values: Values::Numbers },
 ];
 
 fn name(row: usize) -> String {
@@ -21,16 +22,22 @@ fn label(row: usize) -> Option<i64> {
     (!row.is_multiple_of(3)).then_some(row as i64 - 1)
 }
 
+fn score(row: usize) -> Option<f64> {
+    (row % 5 != 2).then_some(row as f64 / 7.0)
+}
+
 fn floats(row: usize, width: usize) -> Vec<f32> {
     (0..width).map(|i| (row * width + i) as f32 * 0.25 - 1.0).collect()
 }
 
 fn check(row: &Row, number: usize, width: usize) {
     let fields: Vec<(&String, &Field)> = row.get_column_iter().collect();
-    assert_eq!(fields.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["name", "label", "class", "feature"]);
+    let names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["name", "label", "class", "feature", "score"]);
     assert_eq!(*fields[0].1, Field::Str(name(number)));
     assert_eq!(*fields[1].1, label(number).map_or(Field::Null, Field::Long));
     assert_eq!(*fields[2].1, label(number).map_or(Field::Null, |label| Field::Str(format!("class {label}"))));
+    assert_eq!(*fields[4].1, score(number).map_or(Field::Null, Field::Double));
     let Field::ListInternal(list) = fields[3].1 else { panic!("{row}") };
     assert_eq!(list.elements(), floats(number, width).into_iter().map(Field::Float).collect::<Vec<_>>());
 }
@@ -49,6 +56,7 @@ fn another_reader_finds_every_row_and_the_texts_across_groups() {
             table.integer(1, label(row)).unwrap();
             table.text(2, label(row).map(|label| format!("class {label}")).as_deref()).unwrap();
             table.floats(3, &floats(row, width)).unwrap();
+            table.number(4, score(row)).unwrap();
             table.end_row().unwrap();
         }
         table.finish(&[("format", "test"), ("names", "\"é\"")]).unwrap();

@@ -38,18 +38,36 @@ impl<T: Real> Mixture<T> {
                 return Err(Error::MixtureLength { components, what, found });
             }
         }
+        for ((exponent, &kappa), &cosine) in out.iter_mut().zip(&self.kappas).zip(cosines) {
+            *exponent = kappa * cosine;
+        }
+        self.posterior(out)
+    }
+
+    /// The same of exponents `kappa_k <mu_k, y>` that are there already, as the logits `<w_k, y> / tau` of prototypes are,
+    /// in place.
+    pub fn posterior(&self, exponents: &mut [T]) -> Result<T, Error> {
+        let (components, found) = (self.kappas.len(), exponents.len());
+        if found != components {
+            return Err(Error::MixtureLength { components, what: "exponents", found });
+        }
         let mut largest = T::from_f64(f64::NEG_INFINITY);
-        for (k, (logit, &cosine)) in out.iter_mut().zip(cosines).enumerate() {
-            *logit = self.kappas[k] * cosine + self.offsets[k];
+        for (logit, &offset) in exponents.iter_mut().zip(&self.offsets) {
+            *logit = *logit + offset;
             largest = if *logit > largest { *logit } else { largest };
         }
         // Relative to the largest, so that no exponential overflows and their sum is at least 1.
-        let sum = out.iter().fold(T::from_f64(0.0), |sum, &logit| sum + (logit - largest).exp());
+        let sum = exponents.iter().fold(T::from_f64(0.0), |sum, &logit| sum + (logit - largest).exp());
         let log_density = largest + sum.ln();
-        for logit in out {
+        for logit in exponents {
             *logit = *logit - log_density;
         }
         Ok(log_density)
+    }
+
+    /// The concentrations `kappa_k`.
+    pub fn kappas(&self) -> &[T] {
+        &self.kappas
     }
 }
 

@@ -23,7 +23,10 @@ pub enum FigureCommand {
     Prototypes(Box<PrototypesFigureArgs>),
     /// kNN accuracy by the precision of the prototype that images belong to, of several networks
     #[command(allow_negative_numbers = true, after_help = PRECISION_EXAMPLES)]
-    Precision(Box<PrecisionFigureArgs>),
+    Precision(Box<HeadFigureArgs>),
+    /// Errors among the most certain images (risk-coverage curves), by each measure of certainty
+    #[command(allow_negative_numbers = true, after_help = CERTAINTY_EXAMPLES)]
+    Certainty(Box<HeadFigureArgs>),
 }
 
 /// Where a figure goes.
@@ -89,11 +92,11 @@ pub struct PrototypesFigureArgs {
     pub out: FigureOut,
 }
 
-/// `figure precision`.
+/// `figure precision` and `figure certainty`.
 #[derive(Debug, Args)]
-pub struct PrecisionFigureArgs {
-    /// Networks with their heads, as `eval precision --weights` takes them; or what `eval precision --json` has said, in files
-    /// that end in .json
+pub struct HeadFigureArgs {
+    /// Networks with their heads, as --weights of the evaluation of the same name takes them; or what it has said with --json,
+    /// in files that end in .json
     #[arg(value_name = "RUN|RESULT.json", required = true)]
     pub networks: Vec<PathBuf>,
     /// The labelled images; files of results need none
@@ -143,3 +146,12 @@ Examples:
 
 The numbers are those of `eval precision`: the same are in the .csv. Images are sorted by |w| of the prototype of their
 largest logit; where lengths mean something, as in DINO-vMF, the stairs rise (Fig. 2 of the paper).";
+
+const CERTAINTY_EXAMPLES: &str = "\
+Examples:
+  dino-vmf figure certainty runs/vmf --data photos --out risk.svg              a line for each measure of certainty
+  dino-vmf figure certainty runs/dino runs/vmf --data photos --out risk.png    a chart for each, with a line for each network
+  dino-vmf eval certainty --weights runs/vmf --data photos --json > vmf.json && dino-vmf figure certainty vmf.json --out risk.svg
+
+The numbers are those of `eval certainty`: the same are in the .csv. A measure that means something has few errors among the
+images that it is most certain of: its curve begins low and rises to the error of all images.";

@@ -13,16 +13,16 @@ mod study;
 mod watch;
 
 pub use self::eval::{
-    AllArgs, AssignmentArg, CopiesArgs, EvalCommand, FewShotArgs, FinetuneArgs, HeadArgs, KnnArgs, LinearArgs,
-    MixtureArgs, PrecisionArgs, PrecisionSettings, ProtocolArg, PrototypesArg, PrototypesArgs, PrototypesSettings,
-    RecipeArg, RetrievalArgs, SetsArgs, TransferArgs, VideoArgs,
+    AllArgs, AssignmentArg, CertaintyArgs, CopiesArgs, EvalCommand, FewShotArgs, FinetuneArgs, HeadArgs, KnnArgs,
+    LinearArgs, MixtureArgs, PrecisionArgs, PrecisionSettings, ProtocolArg, PrototypesArg, PrototypesArgs,
+    PrototypesSettings, RecipeArg, RetrievalArgs, SetsArgs, TransferArgs, VideoArgs,
 };
 pub use self::report::{ReportArgs, RunsArgs, SortArg};
 pub use attention::AttentionArgs;
 pub use bench::{BenchDataArgs, BenchKnnArgs, BenchStepArgs};
 pub use export::{ExportArgs, TargetArg};
 pub use figure::{
-    CircleArgs, CurvesArgs, FigureCommand, FigureOut, NormalizerArgs, PrecisionFigureArgs, PrototypesFigureArgs,
+    CircleArgs, CurvesArgs, FigureCommand, FigureOut, HeadFigureArgs, NormalizerArgs, PrototypesFigureArgs,
 };
 pub use network::{
     BATCH_SIZE, FeaturesArgs, InferenceArgs, InputArgs, InspectArgs, NetworkArgs, NormArg, PrecisionArg, SplitArg,

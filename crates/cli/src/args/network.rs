@@ -9,7 +9,7 @@ use eval::{FeatureTokens, Pooling};
 use model::weights::{NetworkRole, POSITION_RULES};
 use tensor::ops::Interpolation;
 
-use super::{DeviceArgs, SOURCE, orientation};
+use super::{DeviceArgs, HeadArgs, SOURCE, orientation};
 
 /// `features`.
 #[derive(Debug, Args)]
@@ -31,6 +31,13 @@ pub struct FeaturesArgs {
     /// Replace the file if it exists and holds features; of a link, what it leads to. Inputs are never replaced
     #[arg(long)]
     pub force: bool,
+    /// Beside each feature, how certain the network's head is of the image: kappa of its prototype, the entropy of its
+    /// distribution over prototypes, and the mixture's log-density
+    #[arg(long)]
+    pub certainty: bool,
+    /// How the prototypes are used.
+    #[command(flatten)]
+    pub head: HeadArgs,
     /// Which tokens make a feature.
     #[command(flatten)]
     pub pooling: PoolingArgs,
@@ -83,6 +90,7 @@ Examples:
   dino-vmf features --weights dino_deitsmall16_pretrain.pth --data photos --out photos.npy
   dino-vmf features --weights dinov2-small/ --data photos --out photos.parquet    a folder of Hugging Face's
   dino-vmf features --weights vitb.pth --data photos --tokens both --out photos.safetensors    as in DINO's linear protocol
+  dino-vmf features --weights runs/photos --data photos --certainty --out photos.parquet    and kappa, entropy, log_density
 
 An image is resized so that its short side is 256/224 of the image size, and its centre is cut out (torchvision's
 Resize(256, bicubic), CenterCrop(224)). Photographs are turned upright by their EXIF data, where those of the training
@@ -94,6 +102,10 @@ A feature has [width] values; [2 width] with --tokens both, [N width] with --lay
 patches. Register tokens are no patches. Each format says which network, images and tokens it is of (`weights_hash`,
 `data_hash`, `tokens`, ...). Where --out holds features of the same weights, images and settings already, the command
 says so and ends at once; other features are replaced with --force only.
+
+--certainty needs a head: of a run, a checkpoint or a whole training. kappa and log_density are those of von Mises-Fisher
+prototypes; of others, entropy alone is written. In f64: tensors of their own in a .safetensors file, columns of the .csv
+beside an .npy, and of a .parquet table.
 
 .safetensors  `features` [images, ...] in f32, `labels` [images] in i64 where there are classes (-1 for none), and in the
               metadata `names` and `class_names` as JSON lists. The names of some millions of images do not fit there:

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use eval::Features;
+use eval::certainty::Describer;
 use eval::mixture::prototype_mixture;
 use eval::prototypes::{Directions, PrototypeKind, project};
+use eval::{EvalError, Features};
 use model::weights::{LoadedHead, NetworkRole, WeightsFile};
 use serde_json::{Value, json};
 use ssl::recipe::{self, MethodName, Prototypes, Recipe};
@@ -99,6 +100,11 @@ impl Head {
     /// How it is used, for a result's settings.
     pub fn settings(&self) -> Value {
         json!({ "prototypes": self.prototypes.to_string(), "tau": self.temperature })
+    }
+
+    /// What says how certain it is of images.
+    pub fn describer(&self) -> Result<Describer<'_>, EvalError> {
+        Describer::new(&self.loaded, self.kind(), self.temperature, &self.device)
     }
 
     /// Features on its sphere.

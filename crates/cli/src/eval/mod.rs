@@ -2,10 +2,12 @@
 //! every result says of where it comes from.
 
 mod all;
+pub mod certainty;
 mod copies;
 mod fewshot;
 mod finetune;
 pub mod head;
+mod headed;
 mod knn;
 mod linear;
 mod mixture;
@@ -53,6 +55,7 @@ fn judge(command: &EvalCommand, shelf: &Shelf) -> Result<Option<(Judgement, bool
         EvalCommand::Video(args) => (video::judge(args, shelf)?, args.json),
         EvalCommand::Prototypes(args) => (prototypes::judge(args, shelf)?, args.json),
         EvalCommand::Precision(args) => (precision::judge(args, shelf)?, args.json),
+        EvalCommand::Certainty(args) => (certainty::judge(args, shelf)?, args.judged.json),
         EvalCommand::Mixture(args) => (mixture::judge(args, shelf)?, args.json),
         EvalCommand::Finetune(_) | EvalCommand::All(_) => return Ok(None),
     }))

@@ -30,6 +30,7 @@ pub fn run(command: &FigureCommand) -> Result<(), CliError> {
         FigureCommand::Curves(args) => curves(args),
         FigureCommand::Prototypes(args) => results::prototypes(args),
         FigureCommand::Precision(args) => results::precision(args),
+        FigureCommand::Certainty(args) => results::certainty(args),
     }
 }
 

@@ -1,13 +1,13 @@
-//! `figure prototypes` and `figure precision`: results of evaluations, computed now or read from what `--json` has said.
+//! `figure prototypes`, `figure precision` and `figure certainty`: results of evaluations, computed now or read from what `--json` has said.
 
 use std::path::{Path, PathBuf};
 
 use files::read_text_bounded;
-use report::figure::{Malformed, precision, prototypes};
+use report::figure::{Figure, Malformed, certainty, precision, prototypes};
 use serde_json::Value;
 
 use super::Place;
-use crate::args::{PrecisionArgs, PrecisionFigureArgs, PrototypesArgs, PrototypesFigureArgs, SplitArg};
+use crate::args::{CertaintyArgs, HeadFigureArgs, PrecisionArgs, PrototypesArgs, PrototypesFigureArgs, SplitArg};
 use crate::error::CliError;
 use crate::eval;
 use crate::eval::shelf::Shelf;
@@ -29,18 +29,37 @@ pub fn prototypes(args: &PrototypesFigureArgs) -> Result<(), CliError> {
 }
 
 /// Draws accuracies by precision.
-pub fn precision(args: &PrecisionFigureArgs) -> Result<(), CliError> {
+pub fn precision(args: &HeadFigureArgs) -> Result<(), CliError> {
+    let judge = |asked: PrecisionArgs| Ok(eval::precision::judge(&asked, &Shelf::default())?.record);
+    headed(args, precision::EVALUATION, judge, precision::Accuracy::of_result, precision::figure)
+}
+
+/// Draws errors by certainty.
+pub fn certainty(args: &HeadFigureArgs) -> Result<(), CliError> {
+    let judge = |judged: PrecisionArgs| {
+        let asked = CertaintyArgs { judged, other: None, calibration_bins: ::eval::certainty::DEFAULT_BINS as u32 };
+        Ok(eval::certainty::judge(&asked, &Shelf::default())?.record)
+    };
+    headed(args, certainty::EVALUATION, judge, certainty::Risks::of_result, certainty::figure)
+}
+
+/// Draws what an evaluation of labelled images and the head says of networks.
+fn headed<T>(
+    args: &HeadFigureArgs,
+    evaluation: &'static str,
+    judge: impl Fn(PrecisionArgs) -> Result<Value, CliError>,
+    of_result: impl Fn(String, &Value) -> Result<T, Malformed>,
+    figure: impl Fn(&[T]) -> Figure,
+) -> Result<(), CliError> {
     let place = Place::of(&args.out, &inputs(&args.networks, args.data.as_deref()))?;
     if let Some(path) = args.networks.iter().find(|path| !is_result(path)).filter(|_| args.data.is_none()) {
         return Err(CliError::FigureData { path: path.clone() });
     }
     let computed = |path: &Path| {
         let (weights, data, how) = (path.to_owned(), args.data.clone(), args.how.clone());
-        let asked = PrecisionArgs { weights, data, train: None, test: None, how, json: true };
-        Ok(eval::precision::judge(&asked, &Shelf::default())?.record)
+        judge(PrecisionArgs { weights, data, train: None, test: None, how, json: true })
     };
-    let networks = each(&args.networks, precision::EVALUATION, computed, precision::Accuracy::of_result)?;
-    place.write(&precision::figure(&networks))
+    place.write(&figure(&each(&args.networks, evaluation, computed, of_result)?))
 }
 
 /// What the figure needs of each network.

@@ -15,6 +15,7 @@ mod void;
 pub use assign::{Assignments, PrototypeKind, assign, assign_centred};
 pub use duplicates::{DEFAULT_THRESHOLDS, Directions, Duplicates, duplicates};
 pub use exemplars::{Exemplar, exemplars};
+pub(crate) use project::each_part;
 pub use project::project;
 pub use spread::Spread;
 pub use void::VoidSet;

@@ -28,7 +28,7 @@ pub fn project(head: &LoadedHead, features: &Features, device: &Device) -> Resul
 
 /// The same a part at a time: the rows of some images, and their unit vectors one after another. Of a head without batch norm,
 /// whose images have nothing to do with each other, `at_once` images in their order.
-pub(super) fn each_part(
+pub(crate) fn each_part(
     head: &LoadedHead,
     features: &Features,
     device: &Device,

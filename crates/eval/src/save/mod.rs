@@ -55,6 +55,9 @@ impl FeatureFormat {
     }
 }
 
+/// Columns that every file has, or may have.
+const RESERVED: [&str; 7] = ["row", "name", "label", "class", "feature", "features", "labels"];
+
 /// What a file says beside its rows: a text for each key, in the order of the keys.
 type Said = BTreeMap<&'static str, String>;
 
@@ -75,8 +78,8 @@ impl Image {
 
 /// What comes to be a file of one format.
 trait Sink {
-    /// Takes the next image.
-    fn row(&mut self, source: &dyn Source, image: Image, values: &[f32]) -> io::Result<()>;
+    /// Takes the next image: its feature, and a number for each column of numbers.
+    fn row(&mut self, source: &dyn Source, image: Image, values: &[f32], numbers: &[f64]) -> io::Result<()>;
 
     /// Gives the file its name.
     fn finish(self: Box<Self>, source: &dyn Source) -> Result<(), Failure>;
@@ -113,6 +116,8 @@ pub struct FeatureWriter<'a> {
     source: &'a dyn Source,
     /// Values of a row.
     values: usize,
+    /// Numbers of a row beside its feature.
+    numbers: usize,
     images: usize,
     sink: Box<dyn Sink + 'a>,
 }
@@ -132,7 +137,24 @@ impl<'a> FeatureWriter<'a> {
         source: &'a dyn Source,
         network: &[(&'static str, String)],
     ) -> Result<Self, EvalError> {
-        Self::expecting(format, path, shape, source, network, None)
+        Self::expecting(format, path, shape, &[], source, network, None)
+    }
+
+    /// The same with columns of these names, in each of which an image has a number ([`FeatureWriter::add_with`]): in a
+    /// safetensors file a tensor (F64) each, of an array in the table beside it. Whoever reads features passes them over.
+    ///
+    /// # Panics
+    /// When a column has the name of one that is always there.
+    pub fn with_numbers(
+        format: FeatureFormat,
+        path: &Path,
+        shape: &[usize],
+        numbers: &[&'static str],
+        source: &'a dyn Source,
+        network: &[(&'static str, String)],
+    ) -> Result<Self, EvalError> {
+        assert!(!numbers.iter().any(|name| RESERVED.contains(name)), "{numbers:?}: a name that is taken");
+        Self::expecting(format, path, shape, numbers, source, network, None)
     }
 
     /// The same, of the images of these features; of all, where none are given.
@@ -140,6 +162,7 @@ impl<'a> FeatureWriter<'a> {
         format: FeatureFormat,
         path: &Path,
         shape: &[usize],
+        numbers: &[&'static str],
         source: &'a dyn Source,
         network: &[(&'static str, String)],
         expected: Option<&Features>,
@@ -149,25 +172,37 @@ impl<'a> FeatureWriter<'a> {
         said.insert("source", source.describe());
         let images = expected.map_or(source.len(), Features::len);
         let sink: Result<Box<dyn Sink + 'a>, Failure> = match format {
-            FeatureFormat::Npy => npy::Files::begin(path, shape, images, said).map(|sink| Box::new(sink) as _),
-            FeatureFormat::Safetensors => {
-                safetensors::Tensors::begin(path, shape, source, expected, said).map(|sink| Box::new(sink) as _)
+            FeatureFormat::Npy => npy::Files::begin(path, shape, numbers, images, said).map(|sink| Box::new(sink) as _),
+            FeatureFormat::Safetensors => safetensors::Tensors::begin(path, shape, numbers, source, expected, said)
+                .map(|sink| Box::new(sink) as _),
+            FeatureFormat::Parquet => {
+                parquet::Table::begin(path, shape, numbers, source, said).map(|sink| Box::new(sink) as _)
             }
-            FeatureFormat::Parquet => parquet::Table::begin(path, shape, source, said).map(|sink| Box::new(sink) as _),
         };
         let sink = sink.map_err(|failure| error(path, images, failure))?;
-        Ok(Self { path: path.to_owned(), source, values: shape.iter().product(), images, sink })
+        let (values, numbers) = (shape.iter().product(), numbers.len());
+        Ok(Self { path: path.to_owned(), source, values, numbers, images, sink })
     }
 
     /// Writes the next images.
     pub fn add(&mut self, batch: FeatureBatch<'_>) -> Result<(), EvalError> {
+        self.add_with(batch, &[])
+    }
+
+    /// The same with their numbers, those of an image one after another.
+    pub fn add_with(&mut self, batch: FeatureBatch<'_>, numbers: &[f64]) -> Result<(), EvalError> {
         let FeatureBatch { indices, labels, values } = batch;
-        if values.len() != indices.len() * self.values || labels.len() != indices.len() {
-            return Err(EvalError::Rows { images: indices.len(), labels: labels.len(), values: values.len() });
+        let images = indices.len();
+        let is_whole = values.len() == images * self.values && numbers.len() == images * self.numbers;
+        if !is_whole || labels.len() != images {
+            let values = values.len() + numbers.len();
+            return Err(EvalError::Rows { images, labels: labels.len(), values });
         }
         let images = indices.iter().zip(labels).map(|(&index, &label)| Image { index, label });
-        let mut rows = images.zip(values.chunks_exact(self.values.max(1)));
-        let written = rows.try_for_each(|(image, row)| self.sink.row(self.source, image, row));
+        let written =
+            images.zip(values.chunks_exact(self.values.max(1))).enumerate().try_for_each(|(at, (image, row))| {
+                self.sink.row(self.source, image, row, &numbers[at * self.numbers..(at + 1) * self.numbers])
+            });
         written.map_err(|source| error(&self.path, self.images, source.into()))
     }
 
@@ -204,7 +239,7 @@ pub fn save_as(
     source: &dyn Source,
     network: &[(&'static str, String)],
 ) -> Result<(), EvalError> {
-    let mut file = FeatureWriter::expecting(format, path, &[features.dim], source, network, Some(features))?;
+    let mut file = FeatureWriter::expecting(format, path, &[features.dim], &[], source, network, Some(features))?;
     file.add(features.as_batch())?;
     file.finish()
 }
@@ -253,5 +288,45 @@ mod tests {
             drop(file);
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{name}");
         }
+    }
+
+    #[test]
+    fn numbers_beside_features_are_in_every_format_and_harm_no_reader() {
+        let source = data::open("synthetic:train=10,size=16", data::Split::Train, 0).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (names, numbers) = (["kappa", "log_density"], [10.5, -0.1, 1e-300, 344.12345678901234]);
+        let batch =
+            FeatureBatch { indices: &[4, 7], labels: &[Some(4), None], values: &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0] };
+        let write = |name: &str| {
+            let path = folder.path().join(name);
+            let format = FeatureFormat::of(&path).unwrap();
+            let mut file = FeatureWriter::with_numbers(format, &path, &[3], &names, &*source, &[]).unwrap();
+            assert!(matches!(file.add(batch), Err(EvalError::Rows { .. })), "their numbers are missing");
+            file.add_with(batch, &numbers).unwrap();
+            file.finish().unwrap();
+            path
+        };
+        let paths = ["f.npy", "f.safetensors", "f.parquet"].map(write);
+        let read = |path: &PathBuf| crate::stored::read(path).unwrap();
+        for path in &paths {
+            let stored = read(path);
+            assert_eq!((&stored.features.values[..], &stored.features.labels[..]), (batch.values, batch.labels));
+            assert_eq!(stored.names, ["synthetic #4", "synthetic #7"]);
+            assert_eq!(stored.digest, read(&paths[0]).digest, "numbers are not part of the features");
+        }
+        let table = std::fs::read_to_string(paths[0].with_extension("csv")).unwrap();
+        let (first, rest) = table.split_once('\n').unwrap();
+        assert_eq!(first, "row,name,label,class,kappa,log_density");
+        let of_row = |line: &str| line.rsplitn(3, ',').map(|text| text.parse().unwrap()).take(2).collect::<Vec<f64>>();
+        assert_eq!(rest.lines().map(of_row).collect::<Vec<_>>(), [[numbers[1], numbers[0]], [numbers[3], numbers[2]]]);
+        let bytes = std::fs::read(&paths[1]).unwrap();
+        let tensors = ::safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        for (at, name) in names.iter().enumerate() {
+            let tensor = tensors.tensor(name).unwrap();
+            let values: Vec<f64> = tensor.data().as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)).collect();
+            assert_eq!((tensor.shape(), &values[..]), (&[2][..], &[numbers[at], numbers[2 + at]][..]), "{name}");
+        }
+        let metadata = files::parquet::TableReader::open(&paths[2]).unwrap();
+        assert!(names.iter().all(|name| metadata.has(name)));
     }
 }

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::{Failure, Image, Said, Sink};
 
-/// The first line of the table.
-pub const CSV_HEADER: &str = "row,name,label,class\n";
+/// How the first line of the table begins; the names of further columns may follow.
+pub const CSV_HEADER: &str = "row,name,label,class";
 /// The largest note that is read: it has the names of classes.
 const MAX_NOTE: u64 = 16 << 20;
 /// Bytes of an array in which its shape stands.
@@ -37,24 +37,34 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn begin(path: &Path, shape: &[usize], most: usize, said: Said) -> Result<Self, Failure> {
+    pub(super) fn begin(
+        path: &Path,
+        shape: &[usize],
+        numbers: &[&'static str],
+        most: usize,
+        said: Said,
+    ) -> Result<Self, Failure> {
         let [table, note_place] = beside(path);
         let (mut array, mut table) = (Replacement::begin(path)?, Replacement::begin(&table)?);
         let note = Replacement::begin(&note_place)?;
         let header = header(most, shape, 0);
         array.write_all(&header)?;
         table.write_all(CSV_HEADER.as_bytes())?;
+        numbers.iter().try_for_each(|name| write!(table, ",{name}"))?;
+        table.write_all(b"\n")?;
         let (shape, header) = (shape.to_vec(), header.len());
         Ok(Self { array, table, note, note_place, shape, header, rows: 0, said })
     }
 }
 
 impl Sink for Files {
-    fn row(&mut self, source: &dyn Source, image: Image, values: &[f32]) -> io::Result<()> {
+    fn row(&mut self, source: &dyn Source, image: Image, values: &[f32], numbers: &[f64]) -> io::Result<()> {
         values.iter().try_for_each(|value| self.array.write_all(&value.to_le_bytes()))?;
         let label = image.label.map_or(String::new(), |label| label.to_string());
         let (name, class) = (quoted(&source.name(image.index)), quoted(image.class(source).unwrap_or_default()));
-        writeln!(self.table, "{},{name},{label},{class}", self.rows)?;
+        write!(self.table, "{},{name},{label},{class}", self.rows)?;
+        numbers.iter().try_for_each(|number| write!(self.table, ",{number}"))?;
+        self.table.write_all(b"\n")?;
         self.rows += 1;
         Ok(())
     }

@@ -15,6 +15,8 @@ const NAME: usize = 0;
 const LABEL: usize = 1;
 const CLASS: usize = 2;
 const FEATURE: usize = 3;
+/// The first of the columns behind the feature.
+const NUMBERS: usize = 4;
 
 /// The table on its way.
 pub(super) struct Table {
@@ -23,7 +25,13 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn begin(path: &Path, shape: &[usize], source: &dyn Source, mut said: Said) -> Result<Self, Failure> {
+    pub(super) fn begin(
+        path: &Path,
+        shape: &[usize],
+        numbers: &[&'static str],
+        source: &dyn Source,
+        mut said: Said,
+    ) -> Result<Self, Failure> {
         let width = shape.iter().product();
         let columns = [
             ("name", Values::Texts),
@@ -31,7 +39,9 @@ impl Table {
             ("class", Values::Texts),
             ("feature", Values::Floats { width }),
         ];
-        let columns = columns.map(|(name, values)| Column { name, values });
+        let numbers = numbers.iter().map(|&name| (name, Values::Numbers));
+        let columns = columns.into_iter().chain(numbers).map(|(name, values)| Column { name, values });
+        let columns: Vec<Column> = columns.collect();
         // Lists of lists are slow in every reader: a feature is one list, and this is its shape.
         said.insert("feature_shape", json!(shape).to_string());
         said.insert("class_names", json!(source.class_names()).to_string());
@@ -40,11 +50,12 @@ impl Table {
 }
 
 impl Sink for Table {
-    fn row(&mut self, source: &dyn Source, image: Image, values: &[f32]) -> io::Result<()> {
+    fn row(&mut self, source: &dyn Source, image: Image, values: &[f32], numbers: &[f64]) -> io::Result<()> {
         self.table.text(NAME, Some(&source.name(image.index)))?;
         self.table.integer(LABEL, image.label.map(i64::from))?;
         self.table.text(CLASS, image.class(source))?;
         self.table.floats(FEATURE, values)?;
+        (NUMBERS..).zip(numbers).try_for_each(|(at, &number)| self.table.number(at, Some(number)))?;
         self.table.end_row()
     }
 

@@ -1,10 +1,11 @@
 //! A safetensors file whose number of rows is known at its end: images that cannot be read have none.
 //!
 //! Its header stands at the beginning and has the names of all images, so room for the longest that it can be is left
-//! there. A shorter one is filled up with spaces, which the format allows, and the labels lie right before the features:
+//! there. A shorter one is filled up with spaces, which the format allows, and labels and numbers lie right before the
+//! features:
 //!
 //! ```text
-//! 8 bytes, header, spaces        labels          features
+//! 8 bytes, header, spaces   labels, numbers     features
 //! |<-------------- as long as it can be ------->| written as they come
 //! ```
 
@@ -20,8 +21,8 @@ use serde_json::json;
 use super::{Failure, Image, Said, Sink};
 use crate::features::Features;
 
-/// Bytes of a label.
-const LABEL: u64 = 8;
+/// Bytes of a label, and of a number.
+const WIDE: u64 = 8;
 
 /// The file on its way.
 pub(super) struct Tensors {
@@ -30,6 +31,9 @@ pub(super) struct Tensors {
     said: Said,
     /// The images of the rows so far.
     rows: Vec<Image>,
+    /// The names of the numbers that images have, and their values, row by row.
+    numbers: Vec<&'static str>,
+    values: Vec<f64>,
     /// Where the features begin.
     start: u64,
 }
@@ -38,6 +42,7 @@ impl Tensors {
     pub(super) fn begin(
         path: &Path,
         shape: &[usize],
+        numbers: &[&'static str],
         source: &dyn Source,
         expected: Option<&Features>,
         mut said: Said,
@@ -50,40 +55,45 @@ impl Tensors {
             None => (0..source.len()).map(|index| Image { index, label: source.label(index) }).collect(),
         };
         let mut length = Length(0);
-        write_header(&mut length, source, &expected, shape, &said)?;
+        write_header(&mut length, source, &expected, shape, numbers, &said)?;
         if length.0.next_multiple_of(8) > MAX_HEADER {
             return Err(Failure::TooManyNames);
         }
-        let labels = if is_labelled(&expected) { LABEL * expected.len() as u64 } else { 0 };
-        let start = 8 + length.0.next_multiple_of(8) + labels;
+        let before = columns(&expected, numbers) as u64 * WIDE * expected.len() as u64;
+        let start = 8 + length.0.next_multiple_of(8) + before;
         let mut file = Replacement::begin(path)?;
         file.seek(SeekFrom::Start(start))?;
-        Ok(Self { file, shape: shape.to_vec(), said, rows: Vec::new(), start })
+        let (shape, numbers) = (shape.to_vec(), numbers.to_vec());
+        Ok(Self { file, shape, said, rows: Vec::new(), numbers, values: Vec::new(), start })
     }
 }
 
 impl Sink for Tensors {
-    fn row(&mut self, _: &dyn Source, image: Image, values: &[f32]) -> io::Result<()> {
+    fn row(&mut self, _: &dyn Source, image: Image, values: &[f32], numbers: &[f64]) -> io::Result<()> {
         self.rows.push(image);
+        self.values.extend_from_slice(numbers);
         values.iter().try_for_each(|value| self.file.write_all(&value.to_le_bytes()))
     }
 
     fn finish(mut self: Box<Self>, source: &dyn Source) -> Result<(), Failure> {
-        let Self { file, shape, said, rows, start } = &mut *self;
-        let labels = if is_labelled(rows) { LABEL * rows.len() as u64 } else { 0 };
-        let length = *start - labels - 8;
+        let Self { file, shape, said, rows, numbers, values, start } = &mut *self;
+        let length = *start - columns(rows, numbers) as u64 * WIDE * rows.len() as u64 - 8;
         if length > MAX_HEADER {
             return Err(Failure::TooManyNames);
         }
         file.seek(SeekFrom::Start(0))?;
         file.write_all(&length.to_le_bytes())?;
         let mut header = Length(0);
-        write_header(&mut Both(file, &mut header), source, rows, shape, said)?;
+        write_header(&mut Both(file, &mut header), source, rows, shape, numbers, said)?;
         let spaces = length.checked_sub(header.0).ok_or_else(|| io::Error::other("the header has grown"))?;
         (0..spaces).try_for_each(|_| file.write_all(b" "))?;
-        if labels > 0 {
+        if is_labelled(rows) {
             let mut labels = rows.iter().map(|image| image.label.map_or(-1, i64::from));
             labels.try_for_each(|label| file.write_all(&label.to_le_bytes()))?;
+        }
+        for column in 0..numbers.len() {
+            let mut column = values.iter().skip(column).step_by(numbers.len());
+            column.try_for_each(|number| file.write_all(&number.to_le_bytes()))?;
         }
         Ok(self.file.finish()?)
     }
@@ -94,13 +104,20 @@ fn is_labelled(images: &[Image]) -> bool {
     images.iter().any(|image| image.label.is_some())
 }
 
+/// Columns that stand before the features.
+fn columns(images: &[Image], numbers: &[&str]) -> usize {
+    usize::from(is_labelled(images)) + numbers.len()
+}
+
 /// Writes the header for rows of these images. Its keys are sorted, so that the file depends on its content alone. Labels
-/// come first: they are the wider type, and stay aligned so. Names are written one by one: all of them may be 100 MB.
+/// and numbers come first: they are the wider types, and stay aligned so. Names are written one by one: all of them may be
+/// 100 MB.
 fn write_header(
     out: &mut dyn Write,
     source: &dyn Source,
     images: &[Image],
     shape: &[usize],
+    numbers: &[&'static str],
     said: &Said,
 ) -> io::Result<()> {
     const NAMES: &str = "names";
@@ -124,14 +141,20 @@ fn write_header(
         }
     }
     let rows = images.len();
-    let labels = if is_labelled(images) { LABEL * rows as u64 } else { 0 };
+    let column = WIDE * rows as u64;
+    let wide = is_labelled(images).then_some(("labels", "I64")).into_iter().chain(numbers.iter().map(|&n| (n, "F64")));
+    let mut tensors = BTreeMap::new();
+    for (at, (name, dtype)) in (0..).zip(wide) {
+        let offsets = [at * column, (at + 1) * column];
+        tensors.insert(name, json!({ "data_offsets": offsets, "dtype": dtype, "shape": [rows] }));
+    }
+    let before = tensors.len() as u64 * column;
     let bytes = shape.iter().fold(4 * rows as u64, |bytes, &side| bytes * side as u64);
     let sides: Vec<usize> = [rows].iter().chain(shape).copied().collect();
-    let features = json!({ "data_offsets": [labels, labels + bytes], "dtype": "F32", "shape": sides });
-    write!(out, "}},\"features\":{features}")?;
-    if labels > 0 {
-        write!(out, ",\"labels\":{}", json!({ "data_offsets": [0, labels], "dtype": "I64", "shape": [rows] }))?;
-    }
+    let offsets = [before, before + bytes];
+    tensors.insert("features", json!({ "data_offsets": offsets, "dtype": "F32", "shape": sides }));
+    out.write_all(b"}")?;
+    tensors.iter().try_for_each(|(name, tensor)| write!(out, ",\"{name}\":{tensor}"))?;
     out.write_all(b"}")
 }
 

@@ -4,7 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use model::{Arch, Layout, Vit, VitConfig};
+use model::weights::LoadedHead;
+use model::{Arch, HeadConfig, Layout, Projector, PrototypeLayer, Vit, VitConfig};
 use serde_json::Value;
 use tensor::{Device, ParamId, ParamSet};
 
@@ -46,7 +47,8 @@ pub fn deviation(ours: &[f32], theirs: &[f64]) -> f64 {
     difference / norm(&mut theirs.iter().copied())
 }
 
-fn hash(stream: u64, i: u64) -> f64 {
+/// u(stream, i) of `tools/oracle/vit_hash.py`.
+pub fn hash(stream: u64, i: u64) -> f64 {
     let mut z = (stream << 32 | i).wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -71,4 +73,19 @@ pub fn hashed_tiny(device: &Device) -> (Vit, ParamSet) {
         tensor.copy_from_f64(&values);
     }
     (vit, weights)
+}
+
+/// A head whose MLP is the identity in `p` dimensions, with these prototypes: v_k one after another, and g_k.
+pub fn identity_head(device: &Device, p: usize, directions: &[f64], lengths: &[f64]) -> LoadedHead {
+    let count = lengths.len();
+    let config = HeadConfig { inputs: p, hidden: p, bottleneck: p, prototypes: count, layers: 1, batch_norm: false };
+    let mut layout = Layout::default();
+    let projector = Projector::new(&mut layout, "head.mlp", &config.projector());
+    let prototypes = PrototypeLayer::new(&mut layout, "head.last_layer", count, p);
+    let mut weights = layout.zeros(device);
+    let identity: Vec<f64> = (0..p * p).map(|at| if at / p == at % p { 1.0 } else { 0.0 }).collect();
+    weights[layout.find("head.mlp.weight").unwrap()].copy_from_f64(&identity);
+    weights[prototypes.direction()].copy_from_f64(directions);
+    weights[prototypes.magnitude()].copy_from_f64(lengths);
+    LoadedHead { config, projector, prototypes, weights }
 }

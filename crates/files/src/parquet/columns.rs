@@ -11,6 +11,8 @@ pub enum Values {
     Texts,
     /// A whole number in each row, or none.
     Integers,
+    /// A 64-bit float in each row, or none.
+    Numbers,
     /// A list of as many 32-bit floats in each row.
     Floats {
         /// Floats of a row, at least one.
@@ -30,6 +32,7 @@ pub struct Column {
 /// The numbers that the format has for types, repetitions and encodings.
 const INT64: i32 = 2;
 const FLOAT: i32 = 4;
+const DOUBLE: i32 = 5;
 const BYTE_ARRAY: i32 = 6;
 const REQUIRED: i32 = 0;
 const OPTIONAL: i32 = 1;
@@ -46,6 +49,7 @@ impl Column {
         match self.values {
             Values::Texts => BYTE_ARRAY,
             Values::Integers => INT64,
+            Values::Numbers => DOUBLE,
             Values::Floats { .. } => FLOAT,
         }
     }
@@ -53,7 +57,7 @@ impl Column {
     /// The names that lead to the values from the top.
     pub(super) fn path(&self) -> Vec<&'static str> {
         match self.values {
-            Values::Texts | Values::Integers => vec![self.name],
+            Values::Texts | Values::Integers | Values::Numbers => vec![self.name],
             Values::Floats { .. } => vec![self.name, "list", "element"],
         }
     }
@@ -63,7 +67,7 @@ impl Column {
         let leaf = |name, repetition| Element { name, stored: Some(self.stored()), repetition, ..Element::default() };
         match self.values {
             Values::Texts => vec![Element { is_text: true, ..leaf(self.name, OPTIONAL) }],
-            Values::Integers => vec![leaf(self.name, OPTIONAL)],
+            Values::Integers | Values::Numbers => vec![leaf(self.name, OPTIONAL)],
             Values::Floats { .. } => vec![
                 Element { name: self.name, repetition: REQUIRED, members: 1, is_list: true, ..Element::default() },
                 Element { name: "list", repetition: REPEATED, members: 1, ..Element::default() },
@@ -153,6 +157,13 @@ impl Collected {
         Ok(())
     }
 
+    pub(super) fn add_number(&mut self, number: Option<f64>) -> io::Result<()> {
+        self.expect(self.column.values == Values::Numbers)?;
+        self.note(number.is_some());
+        self.bytes.extend(number.iter().flat_map(|value| value.to_le_bytes()));
+        Ok(())
+    }
+
     pub(super) fn add_floats(&mut self, floats: &[f32]) -> io::Result<()> {
         self.expect(self.column.values == Values::Floats { width: floats.len() } && !floats.is_empty())?;
         self.rows += 1;
@@ -173,7 +184,7 @@ impl Collected {
     /// Values of the page, nulls and each of a list's counted.
     pub(super) fn count(&self) -> usize {
         match self.column.values {
-            Values::Texts | Values::Integers => self.rows,
+            Values::Texts | Values::Integers | Values::Numbers => self.rows,
             Values::Floats { width } => self.rows * width,
         }
     }
@@ -182,7 +193,7 @@ impl Collected {
     pub(super) fn levels(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self.column.values {
-            Values::Texts | Values::Integers => {
+            Values::Texts | Values::Integers | Values::Numbers => {
                 with_length(&mut out, |runs| {
                     let same = self.present.chunk_by(|a, b| a == b);
                     same.for_each(|same| run(runs, same.len(), same[0].into()));

@@ -74,6 +74,11 @@ impl<W: Write> TableWriter<W> {
         self.column(column)?.add_integer(integer)
     }
 
+    /// The number of this column in the row.
+    pub fn number(&mut self, column: usize, number: Option<f64>) -> io::Result<()> {
+        self.column(column)?.add_number(number)
+    }
+
     /// The floats of this column in the row.
     pub fn floats(&mut self, column: usize, floats: &[f32]) -> io::Result<()> {
         self.column(column)?.add_floats(floats)

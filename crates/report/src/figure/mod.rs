@@ -5,8 +5,10 @@
 //! - [`curves`]: accuracies over the epochs of several runs, with bands over seeds.
 //! - [`prototypes`]: unique prototypes and the largest set of duplicates, over the threshold.
 //! - [`precision`]: accuracy by the precision of the component that images belong to.
+//! - [`certainty`]: errors among the most certain images, by each measure of certainty.
 //! - `raster`: a drawing as PNG.
 
+pub mod certainty;
 pub mod circle;
 pub mod curves;
 pub mod normalizer;

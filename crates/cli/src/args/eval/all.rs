@@ -69,6 +69,8 @@ pub enum ProtocolArg {
     Prototypes,
     /// kNN by the precision of prototypes.
     Precision,
+    /// Whether certainty means something.
+    Certainty,
     /// Revisited Oxford and Paris.
     Retrieval,
     /// Copydays.

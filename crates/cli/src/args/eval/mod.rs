@@ -1,6 +1,7 @@
 //! The flags of `eval`: a file for each protocol, and [`sets`] for what most of them judge.
 
 mod all;
+mod certainty;
 mod copies;
 mod fewshot;
 mod finetune;
@@ -18,6 +19,7 @@ mod video;
 use clap::Subcommand;
 
 pub use all::{AllArgs, ProtocolArg};
+pub use certainty::CertaintyArgs;
 pub use copies::CopiesArgs;
 pub use fewshot::FewShotArgs;
 pub use finetune::{FinetuneArgs, RecipeArg};
@@ -71,4 +73,7 @@ pub enum EvalCommand {
     /// kNN accuracy by the precision of the prototype that an image belongs to
     #[command(allow_negative_numbers = true, after_help = precision::EXAMPLES)]
     Precision(PrecisionArgs),
+    /// Whether certainty means something: errors among the most certain images, calibration, images of another data set
+    #[command(allow_negative_numbers = true, after_help = certainty::EXAMPLES)]
+    Certainty(Box<CertaintyArgs>),
 }

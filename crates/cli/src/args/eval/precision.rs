@@ -32,13 +32,13 @@ pub struct PrecisionArgs {
     pub json: bool,
 }
 
-/// What `figure precision` has in common with it.
+/// What `eval certainty` and the figures have in common with it.
 #[derive(Clone, Debug, Args)]
 pub struct PrecisionSettings {
     /// Classify the images of this split leave-one-out, each by all others of it [default: held-out by training images]
     #[arg(long, value_enum)]
     pub split: Option<SplitArg>,
-    /// Ranges of precision, of equally many images
+    /// Ranges, of equally many images
     #[arg(long, value_name = "N", default_value_t = eval::precision::DEFAULT_BINS as u32, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub bins: u32,
     /// Neighbours that vote

@@ -32,6 +32,14 @@ pub fn headline(record: &Value) -> String {
         "precision" => {
             record["rank_correlation"].as_f64().map(|r| format!("rank correlation of |w| and being right {r:.3}"))
         }
+        "certainty" => {
+            let aurc = |score: &str| {
+                let aurc = record["scores"][score]["aurc"].as_f64()?;
+                Some(format!("{} {aurc:.4}", score.replace('_', "-")))
+            };
+            let told: Vec<String> = ["log_density", "precision", "entropy"].into_iter().filter_map(aurc).collect();
+            (!told.is_empty()).then(|| format!("AURC by {}", told.join(", ")))
+        }
         "retrieval" => share(&record["medium"]["map"]).map(|map| format!("mAP medium {map}")),
         "copies" => share(&record["strong"]).map(|map| format!("mAP strong {map}")),
         "video" => share(&record["jf"]).map(|jf| format!("J&F {jf}")),
@@ -73,6 +81,8 @@ mod tests {
         let prototypes = json!({ "unique": { "0.9": 30, "0.95": 31 }, "prototypes": 32 });
         assert_eq!(of("prototypes", prototypes), "30 unique of 32 (cosine above 0.9)");
         assert_eq!(of("precision", json!({ "rank_correlation": null })), "see its table");
+        let certainty = json!({ "scores": { "entropy": { "aurc": 0.25 }, "log_density": { "aurc": 0.125 } } });
+        assert_eq!(of("certainty", certainty), "AURC by log-density 0.1250, entropy 0.2500");
         assert_eq!(of("retrieval", json!({ "medium": { "map": 0.25 } })), "mAP medium 25.00 %");
         assert_eq!(of("copies", json!({ "strong": 1.0 })), "mAP strong 100.00 %");
         assert_eq!(of("video", json!({ "jf": 0.6 })), "J&F 60.00 %");

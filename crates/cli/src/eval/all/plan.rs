@@ -186,7 +186,7 @@ fn is_left_out(protocol: ProtocolArg, args: &AllArgs) -> bool {
 
 fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'static str, Result<Item, LeftOut>)> {
     use ProtocolArg::{
-        Attention, Copies, Fewshot, Knn, Linear, Mixture, Precision, Prototypes, Retrieval, Transfer, Video,
+        Attention, Certainty, Copies, Fewshot, Knn, Linear, Mixture, Precision, Prototypes, Retrieval, Transfer, Video,
     };
     let is_left_out = is_left_out(protocol, args);
     let name = match protocol {
@@ -197,6 +197,7 @@ fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'sta
         Mixture => "mixture",
         Prototypes => "prototypes",
         Precision => "precision",
+        Certainty => "certainty",
         Attention => "attention",
         Retrieval | Copies | Video => "",
     };
@@ -214,7 +215,7 @@ fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'sta
     let (possible, mut settings) = match protocol {
         Linear => (labels.and_then(|()| held_out()), vec!["--no-augment".into()]),
         Fewshot | Transfer => (labels.and_then(|()| held_out()), Vec::new()),
-        Knn | Mixture | Precision => (labels, Vec::new()),
+        Knn | Mixture | Precision | Certainty => (labels, Vec::new()),
         // Without images there is still something to be seen of prototypes.
         _ => (Ok(()), Vec::new()),
     };

@@ -1,4 +1,6 @@
-//! `features`: writes the features of an image source to a file, as they are computed.
+//! `features`: writes the features of an image source to a file, as they are computed; `certainty` has what may stand beside them.
+
+mod certainty;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -23,6 +25,7 @@ use crate::output_file::{self, Input, Kind, OutputFileError};
 use crate::progress::{Console, Meter};
 use crate::signals::Stop;
 use crate::weights::{self, Weights};
+use certainty::Columns;
 
 /// Skipped images that are named on the terminal.
 const NAMED: usize = 100;
@@ -47,6 +50,8 @@ pub fn run(args: &FeaturesArgs) -> Result<ExitCode, CliError> {
     let mut said = description::of_features(&weights, input, device::precision(&device));
     said.extend(pooling.metadata());
     said.extend(description::of_data(&*source));
+    let certainty = Columns::asked(args, &weights, &device)?;
+    said.extend(certainty.iter().flat_map(Columns::description));
     let shape = pooling.shape(weights.loaded.vit.config(), input.size);
     let Some(out) = out else {
         if let Some(what) = difference(&there.unwrap_or_default(), &said) {
@@ -58,7 +63,8 @@ pub fn run(args: &FeaturesArgs) -> Result<ExitCode, CliError> {
         ))?;
         return Ok(ExitCode::SUCCESS);
     };
-    let mut file = FeatureWriter::create(format, &out, &shape, &*source, &said)?;
+    let numbers = certainty.as_ref().map_or(&[][..], Columns::names);
+    let mut file = FeatureWriter::with_numbers(format, &out, &shape, numbers, &*source, &said)?;
     let console = Console::new(source.len() as u64);
     let stop = Stop::listen_and_say(
         &console,
@@ -69,7 +75,8 @@ pub fn run(args: &FeaturesArgs) -> Result<ExitCode, CliError> {
     let mut rows = 0;
     let pass = wanted.each(&*source, pooling, Kept::Batch, &console, &|| stop.requested(), &mut |batch| {
         rows += batch.indices.len();
-        file.add(batch)
+        let numbers = certainty.as_ref().map_or(Ok(Vec::new()), |columns| columns.of(batch))?;
+        file.add_with(batch, &numbers)
     });
     let skipped = match pass {
         Err(CliError::Eval(EvalError::Stopped)) => return Ok(ExitCode::from(stop.status())),
@@ -77,9 +84,10 @@ pub fn run(args: &FeaturesArgs) -> Result<ExitCode, CliError> {
     };
     file.finish()?;
     let left_out = if skipped.is_empty() { String::new() } else { format!(", {} left out", skipped.len()) };
+    let beside = if numbers.is_empty() { String::new() } else { format!(" with {}", numbers.join(", ")) };
     let size: Vec<String> = [rows].iter().chain(&shape).map(usize::to_string).collect();
     output::result(&format!(
-        "{}: {} features of {}{left_out}, computed in {}",
+        "{}: {} features{beside} of {}{left_out}, computed in {}",
         text::shown(&args.out),
         size.join(" x "),
         source.describe(),

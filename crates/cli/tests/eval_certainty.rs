@@ -1,0 +1,256 @@
+//! `eval certainty`, `figure certainty` and `features --certainty`, from a trained run to the last number.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use common::{run, small, write_bmp};
+use safetensors::SafeTensors;
+use serde_json::Value;
+
+const DATA: &str = "synthetic:train=60,test=40,size=16";
+/// Scores of von Mises-Fisher prototypes, and of others.
+const ALL: [&str; 5] = ["entropy", "log_density", "neighbor", "precision", "vote"];
+const PLAIN: [&str; 3] = ["entropy", "neighbor", "vote"];
+
+type Run = LazyLock<(tempfile::TempDir, PathBuf)>;
+
+fn trained(more: &[&str]) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    small(&path, &[&["--epochs", "1"], more].concat()).succeeded();
+    (folder, path)
+}
+
+static VMF: Run = LazyLock::new(|| trained(&["--prototypes", "vmf", "--centering", "probability"]));
+static DINO: Run = LazyLock::new(|| trained(&["--prototypes", "l2", "--centering", "logit"]));
+
+fn weights(of: &'static Run) -> &'static str {
+    of.1.to_str().unwrap()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn certainty(of: &'static Run, more: &[&str]) -> common::Finished {
+    run(&[&["eval", "certainty", "--weights", weights(of), "--k=5", "--bins=4", "--device=cpu"], more].concat())
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn every_score_is_held_against_the_same_errors() {
+    let found = certainty(&VMF, &["--data", DATA, "--json"]).json();
+    assert_eq!((&found["evaluation"]["name"], &found["evaluation"]["version"]), (&"certainty".into(), &1.into()));
+    assert_eq!((&found["protocol"], &found["test_images"]), (&"held-out".into(), &40.into()));
+    assert!(
+        found["weights_digest"].is_string() && found["data_digest"]["test"].is_string() && found["other"].is_null()
+    );
+    assert_eq!(found["settings"]["calibration_bins"], 15);
+    let knn = run(&["eval", "knn", "--weights", weights(&VMF), "--data", DATA, "--k=5", "--json"]).json();
+    let top1 = number(&found["top1"]);
+    assert!((top1 - number(&knn["results"][0]["top1"])).abs() < 1e-9, "{found} {knn}");
+    assert_eq!(keys(&found["scores"]), ALL);
+    for (name, score) in found["scores"].as_object().unwrap() {
+        let (aurc, excess) = (number(&score["aurc"]), number(&score["excess_aurc"]));
+        assert!((0.0..=1.0).contains(&aurc) && (-1e-12..=aurc + 1e-12).contains(&excess), "{name}: {score}");
+        let quantiles = score["quantiles"].as_array().unwrap();
+        let mean = quantiles.iter().map(|bin| number(&bin["top1"])).sum::<f64>() / 4.0;
+        assert!((mean - top1).abs() < 1e-9 && score["auroc"].is_null(), "{name}: {score}");
+        let curve = score["risk_coverage"].as_array().unwrap();
+        assert_eq!((curve.len(), &curve[99][0]), (100, &1.0.into()), "{name}");
+        assert!((number(&curve[99][1]) - (1.0 - top1 / 100.0)).abs() < 1e-9, "{name}: the error of all");
+    }
+    let bins = found["calibration"]["bins"].as_array().unwrap();
+    assert_eq!(bins.iter().map(|bin| number(&bin["images"])).sum::<f64>(), 40.0);
+    let gaps =
+        bins.iter().map(|b| number(&b["images"]) * (number(&b["top1"]) / 100.0 - number(&b["confidence"])).abs());
+    assert!((gaps.sum::<f64>() / 40.0 - number(&found["calibration"]["error"])).abs() < 1e-9);
+    assert_eq!(certainty(&VMF, &["--data", DATA, "--threads=1", "--json"]).json(), found, "on any number of threads");
+    let told = certainty(&VMF, &["--data", DATA]).succeeded().out;
+    for words in
+        ["certainty of 40 images, kNN (k = 5)", "log-density", "top-1 % by quantile", "calibration of the vote"]
+    {
+        assert!(told.contains(words), "{told}");
+    }
+    let alone = certainty(&VMF, &["--data", DATA, "--split=train", "--json"]).json();
+    assert_eq!((&alone["protocol"], &alone["test_images"]), (&"leave-one-out".into(), &60.into()));
+}
+
+#[test]
+fn another_data_set_is_told_apart_and_stored_features_say_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for i in 0..10 {
+        write_bmp(Path::new(&path(&format!("other/{i}.bmp"))), 16, i);
+    }
+    let other = path("other");
+    let found = certainty(&VMF, &["--data", DATA, "--other", &other, "--json"]).json();
+    assert_eq!((&found["other"]["images"], &found["other"]["data"]), (&10.into(), &other.as_str().into()));
+    for name in ALL {
+        let auroc = number(&found["scores"][name]["auroc"]);
+        assert!((0.0..=1.0).contains(&auroc), "{name}: {auroc}");
+    }
+    // Nothing tells images from themselves.
+    let own = certainty(&VMF, &["--data", DATA, "--other", DATA, "--json"]).json();
+    assert!(ALL.iter().all(|name| number(&own["scores"][name]["auroc"]) == 0.5), "{own}");
+    let stored = |data: &str, split: &str, name: &str| {
+        let arguments =
+            ["features", "--weights", weights(&VMF), "--data", data, "--split", split, "--device=cpu", "--out"];
+        run(&[&arguments[..], &[&path(name), "--certainty"]].concat()).succeeded();
+        path(name)
+    };
+    let (train, test) = (stored(DATA, "train", "train.npy"), stored(DATA, "test", "test.parquet"));
+    let elsewhere = stored(&other, "all", "other.safetensors");
+    let of_files = certainty(&VMF, &["--train", &train, "--test", &test, "--other", &elsewhere, "--json"]).json();
+    for key in ["scores", "calibration", "top1", "settings", "weights_digest", "protocol"] {
+        assert_eq!(of_files[key], found[key], "{key}");
+    }
+    assert_eq!(of_files["other"]["images"], 10);
+    let told = certainty(&VMF, &["--data", DATA, "--other", &other]).succeeded().out;
+    assert!(told.contains("AUROC") && told.contains("told from 10 other images"), "{told}");
+}
+
+#[test]
+fn what_cannot_be_judged_is_refused_with_its_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    // Prototypes without a density: said, and the rest is judged.
+    let plain = certainty(&DINO, &["--data", DATA, "--json"]);
+    assert!(plain.err.contains("prototypes l2: their lengths are no precision"), "{}", plain.err);
+    assert_eq!(keys(&plain.json()["scores"]), PLAIN);
+    let backbone = format!("{}/backbone.safetensors", weights(&VMF));
+    let error = run(&["eval", "certainty", "--weights", &backbone, "--data", DATA]).failed();
+    assert!(error.contains("holds a backbone and no projection head"), "{error}");
+    write_bmp(Path::new(&path("bare/a.bmp")), 16, 1);
+    write_bmp(Path::new(&path("bare/b.bmp")), 16, 2);
+    assert!(certainty(&VMF, &["--data", &path("bare")]).failed().contains("no label"));
+    let error = certainty(&VMF, &["--data", DATA, "--other", &path("nowhere")]).failed();
+    assert!(error.contains("nowhere"), "{error}");
+    // Stored features that are broken, of another width, without labels, or of another network.
+    let npy = |name: &str, width: usize, value: f32, table: &str| {
+        let shape = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': (8, {width}), }}\n");
+        let mut bytes = [b"\x93NUMPY\x01\x00", &(shape.len() as u16).to_le_bytes()[..], shape.as_bytes()].concat();
+        (0..8 * width).for_each(|i| bytes.extend((if i == width { value } else { 1.0 + i as f32 }).to_le_bytes()));
+        fs::write(path(name), bytes).unwrap();
+        if !table.is_empty() {
+            fs::write(path(name).replace(".npy", ".csv"), table).unwrap();
+        }
+        path(name)
+    };
+    let labels = format!("label\n{}", "0\n1\n".repeat(4));
+    let refused = |train: &str, more: &[&str]| {
+        let words = [&["--train", train], more].concat();
+        certainty(&VMF, &words).failed()
+    };
+    assert!(refused(&npy("nan.npy", 64, f32::NAN, &labels), &[]).contains("row 1 is not finite"));
+    assert!(refused(&npy("bare.npy", 64, 0.5, ""), &[]).contains("8 of 8 training images have no label"));
+    let sound = npy("sound.npy", 64, 0.5, &labels);
+    assert!(refused(&npy("wide.npy", 65, 0.5, &labels), &[]).contains("not of the same network"));
+    assert!(refused(&sound, &["--test", &path("wide.npy")]).contains("not of the same network"));
+    assert!(refused(&sound, &["--other", &path("wide.npy")]).contains("not of the same network"));
+    assert!(refused(&sound, &["--other", &path("nan.npy")]).contains("row 1 is not finite"));
+    let others = path("others.safetensors");
+    run(&["features", "--weights", weights(&DINO), "--data", DATA, "--out", &others]).succeeded();
+    assert!(refused(&sound, &["--other", &others]).contains("another network computed them"));
+    let words = ["eval", "certainty", "--weights", weights(&VMF), "--train", &sound, "--k=8"];
+    assert!(run(&words).failed().contains("k = 8: expected 1 to 7"));
+}
+
+#[test]
+fn the_figure_has_the_numbers_of_the_evaluation() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let said = certainty(&VMF, &["--data", DATA, "--json"]).succeeded();
+    fs::write(path("vmf.json"), &said.out).unwrap();
+    let result = said.json();
+    run(&["figure", "certainty", &path("vmf.json"), "--out", &path("one.svg")]).succeeded();
+    let csv = fs::read_to_string(path("one.csv")).unwrap();
+    let mut lines = csv.lines();
+    let names =
+        "coverage,\"vmf, precision\",\"vmf, entropy\",\"vmf, log-density\",\"vmf, nearest neighbour\",\"vmf, vote\"";
+    assert_eq!(lines.next(), Some(names));
+    let last: Vec<f64> = lines.next_back().unwrap().split(',').map(|text| text.parse().unwrap()).collect();
+    let risk = 100.0 * number(&result["scores"]["entropy"]["risk_coverage"][99][1]);
+    assert_eq!(last, [100.0, risk, risk, risk, risk, risk]);
+    let svg = fs::read_to_string(path("one.svg")).unwrap();
+    assert!(svg.contains("nearest neighbour") && svg.contains("log-density"));
+    let both = [weights(&DINO), &path("vmf.json"), "--data", DATA, "--k=5", "--out", &path("both.png")];
+    run(&[&["figure", "certainty"][..], &both].concat()).succeeded();
+    assert!(fs::read(path("both.png")).unwrap().starts_with(b"\x89PNG"));
+    let error = run(&["figure", "certainty", weights(&VMF), "--out", &path("x.svg")]).failed();
+    assert!(error.contains("--data SRC says which labelled images"), "{error}");
+}
+
+#[test]
+fn features_have_their_certainty_beside_them_in_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let features = |of: &'static Run, out: &str, more: &[&str]| {
+        let usual =
+            ["features", "--weights", weights(of), "--data", DATA, "--split=test", "--device=cpu", "--out", out];
+        run(&[&usual[..], more].concat())
+    };
+    let told = features(&VMF, &path("f.npy"), &["--certainty"]).succeeded().out;
+    assert!(told.contains("features with kappa, entropy, log_density of"), "{told}");
+    let table = fs::read_to_string(path("f.csv")).unwrap();
+    assert!(table.starts_with("row,name,label,class,kappa,entropy,log_density\n"), "{table}");
+    let rows: Vec<Vec<f64>> = table
+        .lines()
+        .skip(1)
+        .map(|line| line.rsplit(',').take(3).map(|text| text.parse().unwrap()).collect())
+        .collect();
+    assert_eq!(rows.len(), 40);
+    // In another batch the numbers are the same, up to the rounding of f32.
+    features(&VMF, &path("f.safetensors"), &["--certainty", "--batch-size=3"]).succeeded();
+    let bytes = fs::read(path("f.safetensors")).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    for (name, column) in [("kappa", 2), ("entropy", 1), ("log_density", 0)] {
+        let tensor = file.tensor(name).unwrap();
+        let values: Vec<f64> = tensor.data().as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)).collect();
+        assert_eq!(values.len(), 40);
+        let is_near = |(value, row): (&f64, &Vec<f64>)| (value - row[column]).abs() < 1e-4 * row[column].abs().max(1.0);
+        assert!(values.iter().zip(&rows).all(is_near), "{name}");
+    }
+    // kappa is the length of a prototype over the temperature, and the mean entropy that of `eval prototypes`.
+    let prototypes =
+        run(&["eval", "prototypes", "--weights", weights(&VMF), "--data", DATA, "--split=test", "--json"]).json();
+    let (least, most) = (&prototypes["kappa"]["quantiles"]["0"], &prototypes["kappa"]["quantiles"]["1"]);
+    let kappas = number(least) * (1.0 - 1e-9)..=number(most) * (1.0 + 1e-9);
+    assert!(rows.iter().all(|row| kappas.contains(&row[2])));
+    let mean = rows.iter().map(|row| row[1]).sum::<f64>() / 40.0;
+    assert!((mean - number(&prototypes["entropy"])).abs() < 0.02, "the approximation of the log-normaliser aside");
+
+    features(&VMF, &path("f.parquet"), &["--certainty"]).succeeded();
+    let again = features(&VMF, &path("f.parquet"), &["--certainty"]).succeeded().out;
+    assert!(again.contains("nothing is computed again"), "{again}");
+    let other = features(&VMF, &path("f.parquet"), &[]).failed();
+    assert!(other.contains("`certainty` is kappa, entropy, log_density of prototypes vmf"), "{other}");
+    // Evaluations read such files as they read others, and a table may be replaced by its own kind.
+    let knn = run(&["eval", "knn", "--train", &path("f.parquet"), "--test", &path("f.npy"), "--k=1", "--json"]).json();
+    assert_eq!(number(&knn["results"][0]["top1"]), 100.0);
+    features(&VMF, &path("f.npy"), &["--force"]).succeeded();
+    features(&VMF, &path("f.npy"), &["--certainty", "--force"]).succeeded();
+
+    let plain = features(&DINO, &path("plain.npy"), &["--certainty"]).succeeded();
+    assert!(plain.err.contains("`entropy` alone is written"), "{}", plain.err);
+    assert!(fs::read_to_string(path("plain.csv")).unwrap().starts_with("row,name,label,class,entropy\n"));
+    for (more, words) in [
+        (&["--certainty", "--tokens=mean"][..], "a head takes class tokens"),
+        (&["--certainty", "--norm=before"], "a head takes class tokens"),
+        (&["--tau=0.1"], "give --certainty too"),
+    ] {
+        let error = features(&VMF, &path("x.npy"), more).failed();
+        assert!(error.contains(words), "{more:?}: {error}");
+    }
+    let backbone = format!("{}/backbone.safetensors", weights(&VMF));
+    let error =
+        run(&["features", "--weights", &backbone, "--data", DATA, "--certainty", "--out", &path("x.npy")]).failed();
+    assert!(error.contains("no projection head"), "{error}");
+    assert!(!Path::new(&path("x.npy")).exists());
+}
