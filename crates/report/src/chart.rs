@@ -203,7 +203,8 @@ impl Chart {
 
     /// The same for a page without a script: a line alone needs no name, and where it ends is seen.
     pub(crate) fn still(&self) -> String {
-        self.framed(&self.series[..self.legend_rows()], "")
+        let named = if self.series.len() > 1 { &self.series[..] } else { &[] };
+        self.framed(named, "")
     }
 
     /// Drawing and legend, which has these lines, and what else belongs to them.
