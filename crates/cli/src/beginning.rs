@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::weights::{KeyLayout, LoadOptions};
 use ssl::beginning::Beginning;
-use ssl::recipe::{self, Begin, Centering, MethodName, RawRecipe};
+use ssl::recipe::{self, BUILT_IN, Begin, Centering, MethodName, RawRecipe};
 use tensor::Device;
 use train::run::{INITIAL_FILE, RunReader, is_run};
 
@@ -45,7 +45,7 @@ pub fn of(args: &PretrainArgs, asked: RawRecipe) -> Result<(RawRecipe, Option<Ar
     }
     let place = format!("--{begin} {}", text::shell(&given.to_string_lossy()));
     // The recipe of the built-in data, which nobody has asked for.
-    let is_built_in = |place: &str| args.recipe.recipe.is_none() && place.starts_with("recipes/");
+    let is_built_in = |place: &str| args.recipe.recipe.is_none() && place.starts_with(BUILT_IN);
     let mut asked = asked.beginning_with(begin, beginning.digest(), beginning.config(), &place, is_built_in)?;
     if begin == Begin::Init {
         match beginning.heads(asked.method() == MethodName::Msn) {

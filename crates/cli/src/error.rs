@@ -428,11 +428,11 @@ pub enum CliError {
     /// Runs cannot be watched.
     #[error(transparent)]
     Watch(#[from] report::watch::WatchError),
-    /// The port that was asked for is taken.
-    #[error("--port {port}: {source}. Leave --port out to take a free one")]
-    Port {
-        /// The port.
-        port: u16,
+    /// The address that was asked for is taken, or not this machine's.
+    #[error("{source}. {advice}")]
+    Address {
+        /// What to give instead.
+        advice: &'static str,
         /// What the system said.
         source: report::watch::WatchError,
     },
@@ -452,6 +452,12 @@ pub enum CliError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// A page that browsers do not know by its name.
+    #[error("--out {}: must end in .html, by which browsers know a page", text::shown(path))]
+    PageName {
+        /// The name.
+        path: PathBuf,
     },
     /// A figure's name says no format.
     #[error("{}: figures are written as .svg or .png; give a name that ends so", text::shown(path))]

@@ -136,10 +136,20 @@ fn figures_are_drawn_with_their_numbers_beside_them() {
     run(&["figure", "curves", &path("a"), &path("b"), "--out", &path("knn.svg")]).succeeded();
     let csv = read(Path::new(&path("knn.csv")));
     assert!(
-        csv.starts_with("epoch,a and 1 more seed,\"a and 1 more seed, least\",\"a and 1 more seed, largest\"\n"),
+        csv.starts_with("epoch,a and 1 more run,\"a and 1 more run, least\",\"a and 1 more run, largest\"\n"),
         "{csv}"
     );
     assert_eq!(csv.lines().count(), 4, "one line for both seeds, three epochs: {csv}");
+    // A seed without a value yet does not take the others away; nor are two runs of one name one.
+    fs::create_dir_all(path("elsewhere/a")).unwrap();
+    for file in ["config.toml", "identity.json"] {
+        fs::copy(path(&format!("a/{file}")), path(&format!("elsewhere/a/{file}"))).unwrap();
+    }
+    let with = run(&["figure", "curves", &path("a"), &path("b"), &path("elsewhere/a"), "--out", &path("w.svg")]);
+    let with = with.succeeded();
+    assert!(with.err.contains("has logged no knn_top1 yet, and is left out"), "{}", with.err);
+    let named = read(Path::new(&path("w.csv")));
+    assert!(named.starts_with(&format!("epoch,{} and 1 more run", path("a"))) && named.lines().count() == 4, "{named}");
     for kind in ["circle", "normalizer"] {
         let out = path(&format!("{kind}.png"));
         run(&["figure", kind, "--out", &out]).succeeded();
@@ -149,7 +159,10 @@ fn figures_are_drawn_with_their_numbers_beside_them() {
         run(&["figure", kind, "--out", &out, "--force"]).succeeded();
     }
     assert!(run(&["figure", "circle", "--out", &path("c.gif")]).failed().contains(".svg or .png"));
-    assert!(run(&["figure", "normalizer", "--dimensions", "4", "--out", &path("n.svg")]).failed().contains("4"));
+    let small = run(&["figure", "normalizer", "--dimensions", "4", "--out", &path("n.svg")]);
+    assert!(small.code == Some(2) && small.err.contains("16..=65536"), "{}", small.err);
+    let others = run(&["report", &path("a"), &path("b"), "--out", &path("page.txt")]).failed();
+    assert!(others.contains("must end in .html"), "{others}");
     let none = run(&["figure", "curves", &path("a"), "--key", "nothing", "--out", &path("k.svg")]).failed();
     assert!(none.contains("no run has logged `nothing`"), "{none}");
     // The same figure in the other format, whose numbers are there; and another figure, whose numbers would replace them.

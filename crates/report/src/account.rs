@@ -82,6 +82,15 @@ impl Tone {
     }
 }
 
+/// The same runs under names that tell them apart: their paths, where two folders have one name.
+pub fn told_apart(mut runs: Vec<Account>) -> Vec<Account> {
+    let is_clear = (1..runs.len()).all(|i| runs[..i].iter().all(|run| run.name != runs[i].name));
+    if !is_clear {
+        runs.iter_mut().for_each(|run| run.name = text::shown(&run.path).into_owned());
+    }
+    runs
+}
+
 /// Whether these runs were trained on the same images: without that, their numbers are of different tasks.
 pub fn are_of_same_images(runs: &[Account]) -> bool {
     let images = |run: &Account| (run.recipe.facts().images, run.recipe.facts().fingerprint);
@@ -151,12 +160,15 @@ impl Account {
     pub fn longer(&self) -> Option<String> {
         let epochs = self.result.as_ref()?.advised_epochs?;
         let data = self.recipe.source().filter(|_| self.recipe.begin() == Begin::Drawn)?;
-        let out = self.path.with_file_name(format!("{}-{epochs}-epochs", self.name));
+        // `.` has no name that another one could stand beside.
+        let path =
+            self.path.canonicalize().ok().filter(|_| self.path.file_name().is_none()).unwrap_or(self.path.clone());
+        let out = path.with_file_name(format!("{}-{epochs}-epochs", name_of(&path)));
         let mut words = ["dino-vmf", "pretrain", "--data", data].map(str::to_owned).to_vec();
         for setting in self.settings.iter().filter(|setting| setting.is_asked_for()) {
             let (key, value) = (&setting.key, setting.value.trim_matches('"'));
             match key.as_str() {
-                "epochs" | "knn_every" => {}
+                "epochs" | "knn_every" | "extension" | "extended_from" => {}
                 "method" => words.extend(["--method".to_owned(), value.to_owned()]),
                 _ => words.extend(["--set".to_owned(), format!("{key}={value}")]),
             }
@@ -204,7 +216,7 @@ fn verdict(recipe: &Recipe, state: &RunState, result: Option<&RunResult>, last: 
     }
     let course = Course::of(recipe);
     let Some(record) = last else {
-        return Verdict { tone: Tone::Open, words: "Nothing is logged yet".to_owned() };
+        return Verdict { tone: Tone::Open, words: "No loss is logged yet".to_owned() };
     };
     let step = record["step"].as_u64().unwrap_or(0);
     let rank = record.get("feature_rank").and_then(Value::as_f64);
@@ -215,9 +227,12 @@ fn verdict(recipe: &Recipe, state: &RunState, result: Option<&RunResult>, last: 
         (None, RunState::Running { .. }) => {
             Verdict { tone: Tone::Open, words: "It is training, and nothing looks wrong".to_owned() }
         }
-        (None, _) => {
-            Verdict { tone: Tone::Open, words: "It stopped before its end, and nothing looked wrong".to_owned() }
-        }
+        (None, _) => Verdict {
+            tone: Tone::Open,
+            words:
+                "It stopped before its end, and nothing looked wrong: the same command goes on from its last checkpoint"
+                    .to_owned(),
+        },
     }
 }
 

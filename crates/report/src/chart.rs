@@ -17,6 +17,8 @@ const LEFT: f64 = 58.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 34.0;
+/// Points of a line that are drawn one by one, at the most.
+const FEW: usize = 24;
 /// Lines that differ in colour; further ones repeat it, dashed otherwise.
 const COLORS: usize = 7;
 
@@ -116,8 +118,10 @@ pub struct Chart {
     pub references: Vec<Reference>,
     /// Whether the values are drawn by their orders of magnitude.
     pub is_logarithmic: bool,
-    /// Whether the axis of the values begins at zero, as that of a count does, however far they are from it.
-    pub is_from_zero: bool,
+    /// Whether the values are counts: their axis begins at zero, and its ticks are whole numbers.
+    pub is_count: bool,
+    /// Whether the axis of the places begins where the lines do, as that of thresholds, rather than at zero.
+    pub is_cut: bool,
     /// How far apart the ticks of the places are, where round numbers are not what people count in: degrees.
     pub places_every: Option<f64>,
 }
@@ -150,11 +154,10 @@ impl Chart {
         // A reference far beyond the lines would press them flat; it is then left to the legend.
         let highest = lines.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let near = self.references.iter().map(|r| r.value).filter(|value| *value <= 2.5 * highest.abs());
-        let zero = self.is_from_zero.then_some(0.0);
+        let zero = self.is_count.then_some(0.0);
         let values: Vec<f64> = lines.iter().copied().chain(near).chain(zero).collect();
         let y = if self.is_logarithmic { Scale::logarithmic(values) } else { Scale::linear(values) };
-        let x = if ends.0 < ends.1 && ends.0 > 0.5 * ends.1 {
-            // Far from zero, as thresholds from 0.9 to 0.99 are: from there they would be pressed against the right.
+        let x = if self.is_cut && ends.0 < ends.1 {
             Scale::exact(ends.0, ends.1)
         } else if ends.0 <= ends.1 {
             Scale::exact(ends.0.min(0.0).max(ends.0 - ends.1), ends.1)
@@ -179,7 +182,9 @@ impl Chart {
         let axes = self.axes();
         let mut svg = String::new();
         let places = self.places_every.map_or_else(|| axes.x.ticks(6), |step| axes.x.multiples(step));
-        draw_axes(&mut svg, &axes, &places, &self.across);
+        let mut values = axes.y.ticks(5);
+        values.retain(|value| !self.is_count || value.fract() == 0.0);
+        draw_axes(&mut svg, &axes, (&places, &values), &self.across);
         for reference in &self.references {
             let (from, to, _) = axes.y.ends();
             if (from..=to).contains(&reference.value) {
@@ -190,7 +195,7 @@ impl Chart {
             }
         }
         for (i, series) in self.series.iter().enumerate() {
-            draw_series(&mut svg, &axes, paint, i, series);
+            draw_series(&mut svg, &axes, paint, (i, series), self.is_cut);
         }
         svg
     }
@@ -210,7 +215,8 @@ impl Chart {
     /// Drawing and legend, which has these lines, and what else belongs to them.
     fn framed(&self, named: &[Series], more: &str) -> String {
         let mut legend = String::new();
-        for (i, series) in named.iter().enumerate() {
+        // A run that has not logged a number keeps its colour for the charts of others.
+        for (i, series) in named.iter().enumerate().filter(|(_, series)| !series.points.is_empty()) {
             let last = series.points.iter().rev().find(|(_, y)| y.is_finite()).map_or(f64::NAN, |(_, y)| *y);
             _ = write!(
                 legend,
@@ -293,10 +299,9 @@ pub fn svg_file(charts: &[Chart]) -> String {
     svg + "</svg>\n"
 }
 
-fn draw_axes(svg: &mut String, axes: &Axes, places: &[f64], across: &str) {
+fn draw_axes(svg: &mut String, axes: &Axes, (places, values): (&[f64], &[f64]), across: &str) {
     let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
-    let ticks = axes.y.ticks(5);
-    for (&tick, text) in ticks.iter().zip(labels(&ticks)) {
+    for (&tick, text) in values.iter().zip(labels(values)) {
         let (_, y) = axes.at((0.0, tick));
         _ = write!(svg, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/>");
         _ = write!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>", LEFT - 6.0, y + 4.0);
@@ -310,7 +315,7 @@ fn draw_axes(svg: &mut String, axes: &Axes, places: &[f64], across: &str) {
     _ = write!(svg, "<text x=\"{middle:.1}\" y=\"{below:.1}\" text-anchor=\"middle\">{}</text>", escape(across));
 }
 
-fn draw_series(svg: &mut String, axes: &Axes, paint: Paint, i: usize, series: &Series) {
+fn draw_series(svg: &mut String, axes: &Axes, paint: Paint, (i, series): (usize, &Series), is_cut: bool) {
     if series.band.len() > 1 {
         let edge = |of: fn(&(f64, f64, f64)) -> f64| series.band.iter().map(move |point| (point.0, of(point)));
         let upper = edge(|p| p.2).map(|p| axes.at(p));
@@ -331,11 +336,14 @@ fn draw_series(svg: &mut String, axes: &Axes, paint: Paint, i: usize, series: &S
         is_down = true;
     }
     _ = write!(svg, "<path class=\"line\" data-line=\"{i}\" style=\"{}\" d=\"{path}\"/>", paint.stroke(i));
-    // A line of one point has no length.
-    if let [(x, y)] = series.points.iter().filter(|point| is_drawn(point)).collect::<Vec<_>>()[..] {
-        let (x, y) = axes.at((*x, *y));
+    // A line of one point has no length; and where a few places were computed, they are seen.
+    let drawn: Vec<&(f64, f64)> = series.points.iter().filter(|point| is_drawn(point)).collect();
+    if drawn.len() == 1 || (is_cut && drawn.len() <= FEW) {
         let color = paint.color(i);
-        _ = write!(svg, "<circle class=\"dot\" style=\"fill:{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
+        for point in drawn {
+            let (x, y) = axes.at(*point);
+            _ = write!(svg, "<circle class=\"dot\" style=\"fill:{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
+        }
     }
 }
 
@@ -363,10 +371,16 @@ mod tests {
 
     #[test]
     fn places_far_from_zero_have_the_whole_width() {
-        let svg = chart(vec![(0.9, 0.0), (0.99, 8.0)]).svg();
+        let svg = Chart { is_cut: true, ..chart(vec![(0.9, 0.0), (0.99, 8.0)]) }.svg();
+        assert_eq!(svg.matches("<circle").count(), 2, "each threshold is seen");
         let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
         assert!(svg.contains(&format!("d=\"M{LEFT:.1} {bottom:.1}L{right:.1} {TOP:.1}\"")), "{svg}");
-        assert!(chart(vec![(3.0, 6.1), (10.0, 6.3)]).svg().contains(">0</text>"), "others begin at zero");
+        assert!(chart(vec![(9.0, 6.1), (10.0, 6.3)]).svg().contains(">0</text>"), "others begin at zero");
+        let counts = Chart { is_count: true, ..chart(vec![(0.0, 1.0), (10.0, 1.0)]) }.svg();
+        assert!(
+            counts.contains(">0</text>") && !counts.contains(">0.5</text>") && !counts.contains(">0.2</text>"),
+            "{counts}"
+        );
     }
 
     #[test]

@@ -190,7 +190,9 @@ pub fn of_runs(runs: &[Account]) -> Vec<Chart> {
     let chart = |&(title, key, is_logarithmic): &(&str, &str, bool)| {
         // The whole loss of a run without other parts is that of class tokens.
         let own = |run: &Account| if key == CLASS_LOSS && have_parts && !has_parts(run) { "loss" } else { key };
-        let series = runs.iter().filter_map(|run| line(run, own(run), &run.name)).collect();
+        // An empty line where a run has not logged it: every run has one colour on the whole page.
+        let of = |run: &Account| line(run, own(run), &run.name).unwrap_or_else(|| Series::new(&run.name, Vec::new()));
+        let series = runs.iter().map(of).collect();
         let (title, across) = (title.to_owned(), "epoch".to_owned());
         Chart { title, across, series, is_logarithmic, ..Default::default() }
     };

@@ -128,7 +128,9 @@ pub(crate) fn tiles(run: &Account) -> String {
     let of = text::thousands(run.recipe.out_dim() as u64);
     let used = last("prototypes_in_use");
     tiles.extend(used.map(|used| (shown(used), format!("of {of} prototypes chosen of late by the teacher"))));
-    tiles.extend(last("images_per_second").map(|speed| (shown(speed.round()), "images a second".to_owned())));
+    tiles.extend(
+        last("images_per_second").map(|speed| (shown(speed.round()), "images a second, at the last record".to_owned())),
+    );
     tiles.push((format!("{:.0} %", 100.0 * run.progress()), "of its steps".to_owned()));
     let tile =
         |(value, label): &(String, String)| format!("<li><b>{}</b><span>{}</span></li>", escape(value), escape(label));
@@ -178,7 +180,7 @@ pub(crate) fn differences(runs: &[Account]) -> String {
     let mut row = |name: &str, values: Vec<Option<String>>| {
         if values.windows(2).any(|pair| pair[0] != pair[1]) {
             let cell = |value: &Option<String>| {
-                format!("<td class=\"value\">{}</td>", escape(value.as_deref().unwrap_or("none")))
+                format!("<td class=\"value\">{}</td>", escape(value.as_deref().unwrap_or("-")))
             };
             let cells: String = values.iter().map(cell).collect();
             _ = writeln!(rows, "<tr><td>{name}</td>{cells}</tr>");

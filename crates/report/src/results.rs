@@ -83,19 +83,20 @@ fn summary(results: &Results) -> String {
         let (name, headline) = (escape(name), escape(headline));
         _ = writeln!(
             rows,
-            "<tr><td><a href=\"#{name}\">{name}</a></td><td>{headline}</td><td class=\"number\">{seconds:.1}</td></tr>"
+            "<tr><td data-label=\"protocol\"><a href=\"#{name}\">{name}</a></td><td data-label=\"result\">{headline}</td>\
+             <td class=\"number\" data-label=\"seconds\">{seconds:.1}</td></tr>"
         );
     }
     for (name, why) in &results.skipped {
         _ = writeln!(
             rows,
-            "<tr><td>{}</td><td class=\"muted\">left out: {}</td><td></td></tr>",
+            "<tr><td data-label=\"protocol\">{}</td><td class=\"muted\" data-label=\"result\">left out: {}</td><td></td></tr>",
             escape(name),
             escape(why)
         );
     }
     format!(
-        "<div class=\"scroll\"><table><tr><th>protocol</th><th>result</th><th class=\"number\">seconds</th></tr>\n{rows}</table></div>\n"
+        "<div class=\"scroll\"><table class=\"summary\"><tr><th>protocol</th><th>result</th><th class=\"number\">seconds</th></tr>\n{rows}</table></div>\n"
     )
 }
 

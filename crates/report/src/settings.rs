@@ -1,6 +1,6 @@
 //! The settings of a run with the reasons that its `config.toml` gives for them: they stand there as comments.
 
-use ssl::recipe::Recipe;
+use ssl::recipe::{BUILT_IN, Recipe};
 
 /// Where a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Setting {
     /// Whether somebody has asked for it, or a time for which the run was to last: what another run must be told. The
     /// recipe of the built-in images is found again by itself.
     pub(crate) fn is_asked_for(&self) -> bool {
-        let is_found_again = self.why.starts_with("given: built-in ");
+        let is_found_again = self.why.strip_prefix("given: ").is_some_and(|place| place.starts_with(BUILT_IN));
         (self.from == From::Given && !is_found_again) || self.why.starts_with(FITS)
     }
 }

@@ -59,7 +59,8 @@ pub fn figure(networks: &[Utilisation]) -> Figure {
         title: title.to_owned(),
         across: "cosine above which two prototypes are duplicates".to_owned(),
         series,
-        is_from_zero: true,
+        is_count: true,
+        is_cut: true,
         ..Default::default()
     };
     Figure {

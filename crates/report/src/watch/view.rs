@@ -223,7 +223,7 @@ fn unreadable(name: &str, why: &str) -> String {
 fn pictures(name: &str, live: &Live) -> String {
     match live.has_report() {
         true => format!(
-            "<p><a href=\"/report/{}\">Its report</a>: views, prototypes, attention and a map of its features, as they were when it was written.</p>\n",
+            "<p><a href=\"/report/{}\">Its report</a>, as it was written last, with the pictures that it has.</p>\n",
             place::encoded(name)
         ),
         false => "<p class=\"muted\">Pictures are in the report, which is written at the end of a run, or by <code>dino-vmf report RUN</code>.</p>\n"

@@ -19,9 +19,9 @@ const BYTES: u64 = 16 << 20;
 /// An origin of its own, from which nothing here can be asked for.
 const APART: &str = "sandbox allow-scripts; frame-ancestors 'none'";
 
-/// The file, where there is one in the folder itself.
+/// The file, where there is one in the folder itself that can be shown.
 pub(super) fn about(run: &Path) -> Option<Metadata> {
-    fs::symlink_metadata(run.join(REPORT_FILE)).ok().filter(Metadata::is_file)
+    fs::symlink_metadata(run.join(REPORT_FILE)).ok().filter(|about| about.is_file() && about.len() <= BYTES)
 }
 
 /// Its bytes; none where it is not there or no report.

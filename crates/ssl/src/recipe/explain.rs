@@ -21,6 +21,9 @@ pub enum Origin {
     Derived(String),
 }
 
+/// How the place of a value begins that comes with the program, and that nobody has asked for: the recipe of its own images.
+pub const BUILT_IN: &str = "built-in ";
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -33,7 +33,7 @@ mod view_rules;
 pub use budget::{BudgetError, Fitted, fit, fit_by_count, fitted_before};
 pub use check::Facts;
 pub use error::RecipeError;
-pub use explain::{Line, Origin};
+pub use explain::{BUILT_IN, Line, Origin};
 pub use fields::{RawRecipe, Recipe};
 pub use from_weights::HeadShape;
 pub use nearest::nearest_key;

@@ -22,6 +22,12 @@ pub enum RunError {
         /// The path.
         path: PathBuf,
     },
+    /// There is nothing at the path.
+    #[error("{}: there is no such folder", text::shown(path))]
+    NoFolder {
+        /// The path.
+        path: PathBuf,
+    },
     /// The path is a folder of runs.
     #[error(
         "{}: is no run itself, but holds {}: give one of them, {} for instance; `dino-vmf runs {}` lists them",

@@ -46,6 +46,9 @@ impl RunReader {
             return Ok(Self { root: root.to_owned() });
         }
         let path = root.to_owned();
+        if !root.exists() {
+            return Err(RunError::NoFolder { path });
+        }
         let above = std::path::absolute(root).ok().and_then(|path| path.parent().map(Path::to_owned));
         if let Some(run) = above.filter(|above| root.is_dir() && is_run(above)) {
             return Err(RunError::InsideRun { path, run });
