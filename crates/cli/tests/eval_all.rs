@@ -71,7 +71,10 @@ fn results_are_those_of_the_single_commands_and_are_computed_once() {
     assert_eq!(page.matches("<svg class=\"chart\"").count(), 4);
     // Of each image itself, the mean over heads and the heads; maps have a pixel for each patch.
     let maps = page.matches("<img src=\"data:image/png;base64,").count();
-    assert!(maps >= 6 && maps % 6 == 0 && page.matches("<img src=\"data:image/jpeg;base64,").count() == 6, "{maps}");
+    assert!(
+        maps >= 6 && maps.is_multiple_of(6) && page.matches("<img src=\"data:image/jpeg;base64,").count() == 6,
+        "{maps}"
+    );
     let picture = found["results"]["attention"]["images"][0][1].as_str().unwrap();
     assert!(picture.ends_with("-mean.png") && out.join("attention").join(picture).is_file(), "{picture}");
 
