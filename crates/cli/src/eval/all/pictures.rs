@@ -14,8 +14,6 @@ use super::store::Store;
 pub const FOLDER: &str = "attention";
 /// The largest picture that goes into the page.
 const MAX_BYTES: u64 = 4 << 20;
-const ABOUT: &str = "What the class token of the last block attends to: the mean over its heads beside the image, heads below \
-                     it. Bright is much, dark little; a square is a patch.";
 
 /// The section; none where nothing was drawn, or the files are not what was written.
 pub fn of(store: &Store) -> Option<Section> {
@@ -24,7 +22,14 @@ pub fn of(store: &Store) -> Option<Section> {
     let folder = store.folder().join(FOLDER);
     let looks: Vec<Looked> =
         record["images"].as_array()?.iter().filter_map(|names| look(&folder, names, patch)).collect();
-    if looks.is_empty() { None } else { section(ABOUT, &looks).ok() }
+    let heads = match looks.first()?.heads.len() {
+        1 => "",
+        _ => ": the mean over its heads beside the image, heads below it",
+    };
+    let about = format!(
+        "What the class token of the last block attends to{heads}. Bright is much, dark little; a square is a patch."
+    );
+    section(&about, &looks).ok()
 }
 
 /// An image with the mean over heads, and some heads.
