@@ -64,7 +64,7 @@ pub fn run(args: &FeaturesArgs) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     };
     let numbers = certainty.as_ref().map_or(&[][..], Columns::names);
-    let mut file = FeatureWriter::with_numbers(format, &out, &shape, numbers, &*source, &said)?;
+    let mut file = FeatureWriter::with_numbers(format, &out, (&shape, numbers), &*source, &said)?;
     let console = Console::new(source.len() as u64);
     let stop = Stop::listen_and_say(
         &console,

@@ -137,10 +137,10 @@ impl<'a> FeatureWriter<'a> {
         source: &'a dyn Source,
         network: &[(&'static str, String)],
     ) -> Result<Self, EvalError> {
-        Self::expecting(format, path, shape, &[], source, network, None)
+        Self::expecting(format, path, (shape, &[]), source, network, None)
     }
 
-    /// The same with columns of these names, in each of which an image has a number ([`FeatureWriter::add_with`]): in a
+    /// The same with columns of names, in each of which an image has a number ([`FeatureWriter::add_with`]): in a
     /// safetensors file a tensor (F64) each, of an array in the table beside it. Whoever reads features passes them over.
     ///
     /// # Panics
@@ -148,21 +148,19 @@ impl<'a> FeatureWriter<'a> {
     pub fn with_numbers(
         format: FeatureFormat,
         path: &Path,
-        shape: &[usize],
-        numbers: &[&'static str],
+        columns: (&[usize], &[&'static str]),
         source: &'a dyn Source,
         network: &[(&'static str, String)],
     ) -> Result<Self, EvalError> {
-        assert!(!numbers.iter().any(|name| RESERVED.contains(name)), "{numbers:?}: a name that is taken");
-        Self::expecting(format, path, shape, numbers, source, network, None)
+        assert!(!columns.1.iter().any(|name| RESERVED.contains(name)), "{:?}: a name that is taken", columns.1);
+        Self::expecting(format, path, columns, source, network, None)
     }
 
     /// The same, of the images of these features; of all, where none are given.
     fn expecting(
         format: FeatureFormat,
         path: &Path,
-        shape: &[usize],
-        numbers: &[&'static str],
+        (shape, numbers): (&[usize], &[&'static str]),
         source: &'a dyn Source,
         network: &[(&'static str, String)],
         expected: Option<&Features>,
@@ -239,7 +237,7 @@ pub fn save_as(
     source: &dyn Source,
     network: &[(&'static str, String)],
 ) -> Result<(), EvalError> {
-    let mut file = FeatureWriter::expecting(format, path, &[features.dim], &[], source, network, Some(features))?;
+    let mut file = FeatureWriter::expecting(format, path, (&[features.dim], &[]), source, network, Some(features))?;
     file.add(features.as_batch())?;
     file.finish()
 }
@@ -300,7 +298,7 @@ mod tests {
         let write = |name: &str| {
             let path = folder.path().join(name);
             let format = FeatureFormat::of(&path).unwrap();
-            let mut file = FeatureWriter::with_numbers(format, &path, &[3], &names, &*source, &[]).unwrap();
+            let mut file = FeatureWriter::with_numbers(format, &path, (&[3], &names), &*source, &[]).unwrap();
             assert!(matches!(file.add(batch), Err(EvalError::Rows { .. })), "their numbers are missing");
             file.add_with(batch, &numbers).unwrap();
             file.finish().unwrap();
