@@ -1,5 +1,7 @@
 //! The update of all parameters: AdamW, and a teacher as the moving average of the student.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::cpu::{on_device, optimizer as cpu, reduce};
@@ -97,6 +99,55 @@ pub fn adamw_and_average(
             .collect();
         cpu::step(device.as_cpu(), slices, adam);
     }, cuda => gpu::step(cuda, student, gradient, first, second, updates, adam, followers));
+}
+
+/// One AdamW step on a part of each of the student's parameters: of each the elements in its range, whose moments `first` and
+/// `second` are. The same bits as those of [`adamw_and_average`] there. For the host.
+///
+/// # Panics
+/// When there is not one update and one range for each parameter, or they are on a GPU.
+pub fn adamw_on_parts(
+    student: &mut ParamSet,
+    gradient: &ParamSet,
+    first: &mut ParamSet,
+    second: &mut ParamSet,
+    updates: &[ParameterUpdate],
+    adam: &AdamW,
+    parts: &[Range<usize>],
+) {
+    assert_eq!((updates.len(), parts.len()), (student.len(), student.len()), "one update and part for each parameter");
+    let Some(any) = student.tensors().first() else { return };
+    let device = any.device().clone();
+    on_device!(any, T => {
+        let slices = student.tensors_mut().iter_mut().zip(gradient.iter())
+            .zip(first.tensors_mut().iter_mut().zip(second.tensors_mut()))
+            .zip(parts.iter().zip(updates))
+            .map(|(((value, gradient), (first, second)), (part, &update))| cpu::Slices {
+                value: &mut T::slice_mut(value)[part.clone()],
+                gradient: &T::slice(gradient)[part.clone()],
+                first: T::slice_mut(first),
+                second: T::slice_mut(second),
+                teacher: None,
+                update,
+            })
+            .collect();
+        cpu::step(device.as_cpu(), slices, adam);
+    }, _cuda => unreachable!("a GPU's process keeps the moments of all parameters"));
+}
+
+/// The second half of [`adamw_and_average`] alone, with the same bits: the teacher follows the student. For the host.
+///
+/// # Panics
+/// When the teacher's parameters are not the student's, or they are on a GPU.
+pub fn average(student: &ParamSet, teacher: Teacher<'_>) {
+    let Some(any) = student.tensors().first() else { return };
+    let device = any.device().clone();
+    let followers = Teacher::followers(Some(teacher), student.len());
+    on_device!(any, T => {
+        let pairs = followers.into_iter().zip(student.iter());
+        let pairs = pairs.filter_map(|(teacher, value)| teacher.map(|(t, m)| (T::slice_mut(t), T::slice(value), m)));
+        cpu::average_all(device.as_cpu(), pairs.collect());
+    }, _cuda => unreachable!("a GPU averages in the step itself"));
 }
 
 /// The end of a step of SGD with momentum: `value -= rate velocity`, then `velocity *= momentum`, so that the next gradient
