@@ -140,8 +140,11 @@ fn another_number_of_processes_goes_on_with_a_run() {
     }
 }
 
-/// What a run's newest checkpoint holds: its values, and the name, shape and bytes of each tensor.
-fn newest_checkpoint(folder: &Path) -> (String, Vec<(String, Vec<usize>, Vec<u8>)>) {
+/// The name, shape and bytes of a tensor.
+type SavedTensor = (String, Vec<usize>, Vec<u8>);
+
+/// What a run's newest checkpoint holds: its values, and its tensors.
+fn newest_checkpoint(folder: &Path) -> (String, Vec<SavedTensor>) {
     let found = RunReader::open(folder).unwrap().latest_checkpoint().unwrap().checkpoint.unwrap();
     let tensors = found.tensors().map(|t| (t.name.to_owned(), t.shape.to_vec(), t.bytes.to_vec()));
     (found.state().to_owned(), tensors.collect())

@@ -17,8 +17,11 @@ use mpi::traits::{Communicator, CommunicatorCollectives, Destination, Source};
 use super::super::waiting::{Next, behind};
 use super::super::{Awaited, PeerError, Until, Waiting};
 
-/// Until then a process that waits does nothing else; afterwards it leaves its core to others in between.
-const EAGER: Duration = Duration::from_millis(5);
+/// Until then a process that waits does nothing else, as MPI's own collectives do: on a busy machine a core that is given away
+/// comes back milliseconds later.
+const EAGER: Duration = Duration::from_micros(200);
+/// Until then it gives its core to others that want it; afterwards it sleeps in between.
+const AWAKE: Duration = Duration::from_millis(5);
 /// For how long it does.
 const NAP: Duration = Duration::from_micros(100);
 /// From then on it looks for questions of the others.
@@ -88,6 +91,10 @@ impl Arrivals {
             };
             let waited = began.elapsed();
             if waited < EAGER {
+                std::hint::spin_loop();
+                continue;
+            }
+            if waited < AWAKE {
                 std::thread::yield_now();
                 continue;
             }
