@@ -5,7 +5,7 @@
 //! et al. 2020); the new weights are put together, and from there on all compute the same bits as with all moments everywhere.
 
 use model::{Layout, ParamSpec};
-use tensor::ops::{self, AdamW, ParameterUpdate, Teacher};
+use tensor::ops::{self, AdamW, ParameterUpdate, PartMoments, Teacher};
 use tensor::{ParamSet, Tensor};
 
 use crate::error::{NotFinite, StepError};
@@ -254,7 +254,8 @@ impl Optimizer {
         }
         self.is_torn = true;
         let parts: Vec<_> = weights.iter().map(|weights| self.share.of_elements(weights.len())).collect();
-        ops::adamw_on_parts(weights, gradient, first, second, &updates, &self.options.adam, &parts);
+        let moments = PartMoments { parts: &parts, first, second };
+        ops::adamw_on_parts(weights, gradient, moments, &updates, &self.options.adam);
         reduce.put_together(&self.share.copy_of(weights), Recipient::Everyone(weights))?;
         self.is_torn = false;
         if let Some(teacher) = teacher {

@@ -32,7 +32,8 @@ pub use norm::{
     linear_residual_norm,
 };
 pub use optimizer::{
-    AdamW, ParameterUpdate, Teacher, adamw_and_average, adamw_on_parts, average, clear, momentum_step, squared_norms,
+    AdamW, ParameterUpdate, PartMoments, Teacher, adamw_and_average, adamw_on_parts, average, clear, momentum_step,
+    squared_norms,
 };
 pub use positions::{Grid, Interpolation};
 pub use prototypes::{

@@ -101,37 +101,41 @@ pub fn adamw_and_average(
     }, cuda => gpu::step(cuda, student, gradient, first, second, updates, adam, followers));
 }
 
-/// One AdamW step on a part of each of the student's parameters: of each the elements in its range, whose moments `first` and
-/// `second` are. The same bits as those of [`adamw_and_average`] there. For the host.
+/// The moments of a part of each parameter.
+#[derive(Debug)]
+pub struct PartMoments<'a> {
+    /// The elements of each parameter that they are of.
+    pub parts: &'a [Range<usize>],
+    /// First moment.
+    pub first: &'a mut ParamSet,
+    /// Second moment.
+    pub second: &'a mut ParamSet,
+}
+
+/// One AdamW step on those elements of the student that there are moments of, with the bits that [`adamw_and_average`] gives
+/// them. For the host.
 ///
 /// # Panics
-/// When there is not one update and one range for each parameter, or they are on a GPU.
+/// When there is not one update and one part for each parameter, or they are on a GPU.
 pub fn adamw_on_parts(
     student: &mut ParamSet,
     gradient: &ParamSet,
-    first: &mut ParamSet,
-    second: &mut ParamSet,
+    moments: PartMoments<'_>,
     updates: &[ParameterUpdate],
     adam: &AdamW,
-    parts: &[Range<usize>],
 ) {
+    let PartMoments { parts, first, second } = moments;
     assert_eq!((updates.len(), parts.len()), (student.len(), student.len()), "one update and part for each parameter");
     let Some(any) = student.tensors().first() else { return };
     let device = any.device().clone();
     on_device!(any, T => {
-        let slices = student.tensors_mut().iter_mut().zip(gradient.iter())
-            .zip(first.tensors_mut().iter_mut().zip(second.tensors_mut()))
-            .zip(parts.iter().zip(updates))
-            .map(|(((value, gradient), (first, second)), (part, &update))| cpu::Slices {
-                value: &mut T::slice_mut(value)[part.clone()],
-                gradient: &T::slice(gradient)[part.clone()],
-                first: T::slice_mut(first),
-                second: T::slice_mut(second),
-                teacher: None,
-                update,
-            })
-            .collect();
-        cpu::step(device.as_cpu(), slices, adam);
+        let moments = first.tensors_mut().iter_mut().zip(second.tensors_mut());
+        let values = student.tensors_mut().iter_mut().zip(gradient.iter()).zip(parts);
+        let slices = values.zip(moments).zip(updates).map(|((((value, gradient), part), (first, second)), &update)| {
+            let (value, gradient) = (&mut T::slice_mut(value)[part.clone()], &T::slice(gradient)[part.clone()]);
+            cpu::Slices { value, gradient, first: T::slice_mut(first), second: T::slice_mut(second), teacher: None, update }
+        });
+        cpu::step(device.as_cpu(), slices.collect(), adam);
     }, _cuda => unreachable!("a GPU's process keeps the moments of all parameters"));
 }
 
