@@ -99,8 +99,8 @@ pub enum CliError {
     Launch(#[from] LaunchError),
     /// One of several processes that have no way to talk.
     #[error(
-        "this is {}, and this build has no way for it to talk to the others. Processes on CPUs talk through MPI: build \
-         with `cargo install --path crates/cli --features mpi` and start them with mpirun or srun. One process alone uses one GPU",
+        "this is {}, and has no way to talk to the others: processes on CPUs talk through MPI. Start them with mpirun or srun, and \
+         with a build that has it (`cargo install --path crates/cli --features mpi`). One process alone uses one GPU",
         launched.in_detail()
     )]
     NoMpi {

@@ -130,10 +130,10 @@ impl Processes {
                     std::process::exit(1)
                 });
                 let told = self.reduce().any(true, Until::Limit);
-                if matches!(told, Err(PeerError::Late(_))) {
-                    // Somebody does not come any more. The first process may still save; as soon as one has ended, the launcher
-                    // ends all.
-                    if !self.is_first() {
+                if let Err(PeerError::Late(awaited)) = told {
+                    // Somebody does not come any more. The first process may still save, unless it is the one; as soon as one
+                    // has ended, the launcher ends all.
+                    if !self.is_first() && !awaited.ranks.contains(&0) {
                         std::thread::sleep(WAIT_FOR_OTHERS);
                     }
                     std::process::exit(1);
