@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use data::BadSample;
 use text::bytes;
 
-use crate::processes::Launched;
+use crate::processes::{LaunchError, Launched};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -92,10 +92,16 @@ pub enum CliError {
     /// The processes that train together.
     #[error(transparent)]
     Peers(#[from] train::reduce::PeerError),
+    /// What a launcher has left in the environment.
+    #[error(
+        "the environment cannot be right: {0}. Start the processes with mpirun, srun or torchrun, or unset the variable"
+    )]
+    Launch(#[from] LaunchError),
     /// One of several processes that have no way to talk.
     #[error(
-        "this is {launched}, and this build has no way for it to talk to the others. Processes on CPUs talk through MPI: build \
-         with `cargo install --path crates/cli --features mpi` and start them with mpirun or srun. One process alone uses one GPU"
+        "this is {}, and has no way to talk to the others: processes on CPUs talk through MPI. Start them with mpirun or srun, and \
+         with a build that has it (`cargo install --path crates/cli --features mpi`). One process alone uses one GPU",
+        launched.in_detail()
     )]
     NoMpi {
         /// How it was started.
@@ -124,6 +130,16 @@ pub enum CliError {
     Disagreement {
         /// Who differs, and in what.
         disagreement: train::reduce::agreement::Disagreement,
+    },
+    /// The work of one process, which several were started for.
+    #[error(
+        "this is {launched}, and this is the work of one process: each of the {} would do all of it. Start it once, without \
+         mpirun, srun or torchrun; the first process of a run evaluates by itself",
+        launched.ranks
+    )]
+    OneProcess {
+        /// How it was started.
+        launched: Launched,
     },
     /// Something that several processes cannot do.
     #[error("{what} is for a run of one process: {instead}")]

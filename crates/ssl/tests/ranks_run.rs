@@ -6,16 +6,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::Silent;
-use data::Source;
 use data::source::Split;
+use data::{DecodeLimits, ReadError, Source, Stored};
 use ssl::method;
 use ssl::pretraining::{Extras, Pretraining, Start};
 use ssl::recipe::{Facts, RawRecipe, Recipe};
 use tensor::{CpuOptions, Device};
 use train::home::{Home, Witness};
-use train::reduce::{Peers, Reduce, threads};
+use train::reduce::{Peers, Reduce, Until, threads};
 use train::run::{RunFolder, RunReader};
 use train::{NoEvaluation, Outcome, Trainer};
 
@@ -42,6 +43,17 @@ fn run<H: Home>(mut trainer: Trainer<Pretraining, H>, stop_after: u64) -> End {
 
 /// Trains in so many processes, the last of which asks to stop after some steps.
 fn train(folder: &Path, recipe: &Recipe, ranks: usize, stop_after: u64) -> Vec<End> {
+    train_on(folder, recipe, ranks, stop_after, &|_, source| source)
+}
+
+/// The same, where each process may see its images in its own way.
+fn train_on(
+    folder: &Path,
+    recipe: &Recipe,
+    ranks: usize,
+    stop_after: u64,
+    seen_by: &(dyn Fn(usize, Arc<dyn Source>) -> Arc<dyn Source> + Sync),
+) -> Vec<End> {
     std::thread::scope(|scope| {
         let start = |mut group: train::reduce::Group<threads::Member>| {
             scope.spawn(move || {
@@ -49,10 +61,11 @@ fn train(folder: &Path, recipe: &Recipe, ranks: usize, stop_after: u64) -> Vec<E
                     (group.rank(), Device::cpu(CpuOptions { threads: Some(1), ..Default::default() }).unwrap());
                 let source: Arc<dyn Source> =
                     data::open(&format!("synthetic:train={IMAGES},size=32"), Split::Train, 0).unwrap();
+                let source = seen_by(rank, source);
                 let method = method::of(recipe);
                 // The others look at the folder when it is there.
                 let opened = (rank == 0).then(|| RunFolder::open(folder, recipe).unwrap());
-                group.any(false).unwrap();
+                group.any(false, Until::Limit).unwrap();
                 let extras = Extras::default();
                 let start =
                     Start { device: &device, recipe, method: &*method, source, extras, reduce: Box::new(group) };
@@ -125,6 +138,87 @@ fn another_number_of_processes_goes_on_with_a_run() {
     for (step, loss) in whole {
         assert!(((changed[&step] - loss) / loss).abs() < 1e-6, "step {step}: {} is not {loss}", changed[&step]);
     }
+}
+
+/// The name, shape and bytes of a tensor.
+type SavedTensor = (String, Vec<usize>, Vec<u8>);
+
+/// What a run's newest checkpoint holds: its values, and its tensors.
+fn newest_checkpoint(folder: &Path) -> (String, Vec<SavedTensor>) {
+    let found = RunReader::open(folder).unwrap().latest_checkpoint().unwrap().checkpoint.unwrap();
+    let tensors = found.tensors().map(|t| (t.name.to_owned(), t.shape.to_vec(), t.bytes.to_vec()));
+    (found.state().to_owned(), tensors.collect())
+}
+
+#[test]
+fn shared_optimizer_state_is_saved_whole_and_restored_in_any_number_of_processes() {
+    let (plain, shard) = (recipe(""), recipe("shard_optimizer = true\n"));
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    train(&place("plain"), &plain, 3, u64::MAX);
+    train(&place("shard"), &shard, 3, u64::MAX);
+    assert!(newest_checkpoint(&place("shard")) == newest_checkpoint(&place("plain")), "byte for byte");
+    // Stopped and gone on with the state in parts and whole by turns: the same run.
+    for (of, stop_after) in [(&shard, 4), (&plain, 7), (&shard, u64::MAX)] {
+        train(&place("turns"), of, 3, stop_after);
+    }
+    assert!(newest_checkpoint(&place("turns")) == newest_checkpoint(&place("plain")), "byte for byte");
+    // And in another number of processes: the same up to the order of sums.
+    for (ranks, stop_after) in [(2, 4), (3, 8), (1, u64::MAX)] {
+        train(&place("numbers"), &shard, ranks, stop_after);
+    }
+    let (changed, whole) = (losses(&place("numbers")), losses(&place("plain")));
+    assert_eq!(changed.len(), whole.len());
+    for (step, loss) in whole {
+        assert!(((changed[&step] - loss) / loss).abs() < 1e-6, "step {step}: {} is not {loss}", changed[&step]);
+    }
+}
+
+/// Images that take long to read.
+struct Slow(Arc<dyn Source>);
+
+impl Source for Slow {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn fetch(&self, index: usize, limits: &DecodeLimits, bytes: &mut Vec<u8>) -> Result<Stored, ReadError> {
+        std::thread::sleep(Duration::from_millis(60));
+        self.0.fetch(index, limits, bytes)
+    }
+
+    fn label(&self, index: usize) -> Option<u32> {
+        self.0.label(index)
+    }
+
+    fn class_names(&self) -> &[String] {
+        self.0.class_names()
+    }
+
+    fn name(&self, index: usize) -> String {
+        self.0.name(index)
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.0.fingerprint()
+    }
+}
+
+#[test]
+fn a_process_whose_images_come_slowly_is_named_in_the_log() {
+    let (recipe, folder) = (recipe("workers = 1\n"), tempfile::tempdir().unwrap());
+    train_on(folder.path(), &recipe, 3, u64::MAX, &|rank, source| {
+        if rank == 2 { Arc::new(Slow(source)) } else { source }
+    });
+    let records = RunReader::open(folder.path()).unwrap().metrics().unwrap();
+    let named: Vec<_> = records.iter().filter(|record| record["slowest_process"].as_u64() == Some(2)).collect();
+    assert!(!named.is_empty(), "nobody is named: {records:?}");
+    let share = |key: &str| named[0][key].as_f64().unwrap();
+    assert!(share("slowest_data_wait") > share("slowest_compute") && share("wait_for_slowest") > 0.1, "{:?}", named[0]);
 }
 
 #[test]

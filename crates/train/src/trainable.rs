@@ -44,6 +44,14 @@ pub trait Trainable {
     /// Adds to `record` what there is to say of the step just taken on this batch.
     fn describe(&mut self, fed: &Fed, at: Position, record: Record) -> Result<StepRecord, StepError>;
 
+    /// Brings together, before it is saved, what the processes hold in parts. All of them come for it.
+    fn collect(&mut self) -> Result<(), StepError> {
+        Ok(())
+    }
+
+    /// Lets go of what was brought together.
+    fn release(&mut self) {}
+
     /// Names everything that a step changes. What is not finite is not saved.
     fn save<'a>(&'a self, state: &mut State<'a>);
 

@@ -16,8 +16,10 @@ use crate::error::{Kept, NotFinite, StepError, TrainError, TrainFailure};
 use crate::feed::{Fed, Feed};
 use crate::home::{Home, Witness, Writer};
 use crate::options::{LoopOptions, Outcome};
-use crate::pace::Pace;
+use crate::pace::{Pace, Waited};
+use crate::reduce::Until;
 use crate::run::{Checkpoint, Record, RunError, RunFolder};
+use crate::slowest::{Comparison, Slowest, Spent};
 use crate::state::{SavedState, State, StateError};
 use crate::step;
 use crate::substitutes::Substitutes;
@@ -192,9 +194,12 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
             // run.
             Err(Ended { saving: true, .. }) => Ok(()),
             Err(_) if self.step == 0 => Ok(()),
-            // Once the images can be read again, the run is to become what it would have been.
-            Err(Ended { cause, .. }) if self.ends_on_substitutes(cause) => Ok(()),
-            Err(_) => self.save(monitor).or(Ok(())),
+            Err(Ended { cause, .. }) => {
+                // Once the images can be read again, the run is to become what it would have been. All processes save, or none:
+                // each may hold a part of what is saved.
+                let is_lost = self.ends_on_substitutes(cause);
+                if self.any(is_lost).unwrap_or(is_lost) { Ok(()) } else { self.save(monitor).or(Ok(())) }
+            }
         };
         let outcome = ended.map_err(|ended| ended.cause).and_then(|outcome| saved.map(|()| outcome));
         outcome.map_err(|cause| TrainError { kept: self.kept(&cause), cause })
@@ -215,11 +220,12 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
         }
         if self.step == 0 && self.options.evaluate_start {
             let evaluated = self.note_evaluation(evaluator.evaluate_start(&self.trained), 0, monitor);
-            self.together(evaluated)?;
+            self.together_until(evaluated, Until::Done)?;
         }
         let started = self.feed(per_epoch);
         let feed = feed.insert(self.together(started)?);
-        let mut pace = Pace::starting_at(Duration::ZERO);
+        let mut pace = Pace::starting_at(self.waited(feed));
+        let mut comparison = Comparison::default();
         let mut last_save = Instant::now();
         while self.step < total {
             if self.any(stop())? {
@@ -237,20 +243,22 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
                 other => other?,
             };
             self.step += 1;
-            let substituted = self.trained.reduce().gather(&[Substitutes::in_batch(&fed.batch) as f64]);
-            let substituted: f64 = substituted.map_err(StepError::from)?.iter().flatten().sum();
-            self.substitutes.note(self.step, substituted as u64);
-            pace.add(self.options.loader.batch_size * self.options.loader.shard.of, feed.waited());
+            pace.add(self.options.loader.batch_size * self.options.loader.shard.of, self.waited(feed));
+            let spent = self.exchange(&fed.batch, pace.spent())?;
 
             let (images_per_second, data_wait) = pace.rates();
             let (step, epoch) = (self.step, at.epoch);
             monitor.step(&Progress { step, total_steps: total, epoch, loss, images_per_second, data_wait });
             if self.step.is_multiple_of(self.options.log_every) || self.step == total {
-                self.log(&fed, at, &pace, monitor)?;
+                let slowest = comparison.add(&spent);
+                self.log(&fed, at, &pace, slowest.as_ref(), monitor)?;
                 if data_wait > MUCH_WAITING {
                     monitor.say(&feed.advice());
                 }
-                pace = Pace::starting_at(feed.waited());
+                if let Some(slowest) = slowest.filter(|slowest| comparison.is_news(slowest)) {
+                    monitor.say(&slowest.to_string());
+                }
+                pace = Pace::starting_at(self.waited(feed));
                 if let Some(collapsed) = self.collapsed() {
                     return Ok(collapsed);
                 }
@@ -258,8 +266,8 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
             feed.recycle(fed);
             if self.step.is_multiple_of(per_epoch) {
                 let evaluated = self.end_epoch(at.epoch, monitor, evaluator);
-                self.together(evaluated)?;
-                pace = Pace::starting_at(feed.waited());
+                self.together_until(evaluated, Until::Done)?;
+                pace = Pace::starting_at(self.waited(feed));
             }
             if self.any(last_save.elapsed() >= self.until_save())? {
                 let saved = self.save(monitor);
@@ -283,9 +291,25 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
         Ok(Feed::start(source, config, self.trained.device(), (epoch, position), self.options.epochs)?)
     }
 
+    /// What this process has waited for so far.
+    fn waited(&mut self, feed: &Feed) -> Waited {
+        Waited { data: feed.waited(), others: self.trained.reduce().waited() }
+    }
+
+    /// What all processes tell each other after a step: how many images of it stand in for others, which is taken note of,
+    /// and what they have done with their time.
+    fn exchange(&mut self, batch: &Batch, spent: Spent) -> Result<Vec<Spent>, TrainFailure> {
+        let [whole, data, others] = spent.to_numbers();
+        let here = [Substitutes::in_batch(batch) as f64, whole, data, others];
+        let all = self.trained.reduce().gather(&here).map_err(StepError::from)?;
+        let substituted: f64 = all.iter().filter_map(|numbers| numbers.first()).sum();
+        self.substitutes.note(self.step, substituted as u64);
+        Ok(all.iter().map(|numbers| Spent::of_numbers(numbers.get(1..).unwrap_or_default())).collect())
+    }
+
     /// Whether any process says so.
     fn any(&mut self, here: bool) -> Result<bool, TrainFailure> {
-        Ok(self.trained.reduce().any(here).map_err(StepError::from)?)
+        Ok(self.trained.reduce().any(here, Until::Limit).map_err(StepError::from)?)
     }
 
     /// The worst condition that any process has found: each sees images of its own, and all must end at the same step.
@@ -298,7 +322,12 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
 
     /// What this process has found, if no other one has failed.
     fn together<R>(&mut self, here: Result<R, TrainFailure>) -> Result<R, Ended> {
-        Ok(step::together(here, self.trained.reduce())?)
+        self.together_until(here, Until::Limit)
+    }
+
+    /// The same, where the process that writes may have done something alone.
+    fn together_until<R>(&mut self, here: Result<R, TrainFailure>, until: Until) -> Result<R, Ended> {
+        Ok(step::together_until(here, self.trained.reduce(), until)?)
     }
 
     /// Where the next step is.
@@ -319,7 +348,14 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
 
     /// Writes the record of a step. How the training is doing is noted first: a record that cannot be written now is written
     /// with the next checkpoint, which must count it.
-    fn log(&mut self, fed: &Fed, at: Position, pace: &Pace, monitor: &mut dyn Monitor) -> Result<(), Ended> {
+    fn log(
+        &mut self,
+        fed: &Fed,
+        at: Position,
+        pace: &Pace,
+        slowest: Option<&Slowest>,
+        monitor: &mut dyn Monitor,
+    ) -> Result<(), Ended> {
         let record = Record::new(self.step).whole("epoch", at.epoch as i64);
         let described = self.trained.describe(fed, at, record).map_err(TrainFailure::from);
         let StepRecord { record, verdict, condition } = self.together(described)?;
@@ -330,6 +366,14 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
         }
         let (images_per_second, data_wait) = pace.rates();
         let record = record.number("images_per_second", images_per_second).number("data_wait", data_wait);
+        let record = match slowest {
+            Some(slowest) => record
+                .whole("slowest_process", slowest.rank as i64)
+                .number("slowest_data_wait", slowest.data)
+                .number("slowest_compute", slowest.compute)
+                .number("wait_for_slowest", slowest.lost),
+            None => record,
+        };
         let written = self.home.append(record, monitor);
         self.together(written)
     }
@@ -381,6 +425,16 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
         if self.saved == Some(self.step) {
             return Ok(());
         }
+        self.trained.collect()?;
+        let written = self.write(monitor);
+        self.trained.release();
+        written?;
+        self.saved = Some(self.step);
+        Ok(())
+    }
+
+    /// Writes a checkpoint of what was brought together for it.
+    fn write(&mut self, monitor: &mut dyn Monitor) -> Result<(), TrainFailure> {
         let mut state = State::default();
         self.trained.save(&mut state);
         self.substitutes.save(&mut state);
@@ -388,9 +442,7 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
         if let Some(name) = state.not_finite() {
             return Err(TrainFailure::State { name, step: self.step });
         }
-        self.home.save(state, self.step, self.collapse.healthy_before(), self.trained.device(), monitor)?;
-        self.saved = Some(self.step);
-        Ok(())
+        self.home.save(state, self.step, self.collapse.healthy_before(), self.trained.device(), monitor)
     }
 
     /// Whether unreadable images end the run, after others have stood in for them in steps that are not saved yet.

@@ -136,6 +136,7 @@ const AS_BEFORE: &[(&str, &str)] = &[
     ("backbone_lr", "1.0"),
     ("layer_decay", "1.0"),
     ("pull", "0.0"),
+    ("gradient_wire", "\"exact\""),
     ("backbone_warmup_epochs", "0.0"),
     ("extension", "\"none\""),
     ("extended_from", "0"),

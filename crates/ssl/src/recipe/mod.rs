@@ -40,8 +40,8 @@ pub use nearest::nearest_key;
 pub use parse::of_run;
 pub use retry::MOST_RETRIES;
 pub use values::{
-    Begin, Centering, Extension, Interval, MaskShape, MethodName, NoSize, OnCollapse, Prototypes, ResidualStream, Size,
-    WeightsDigest,
+    Begin, Centering, Extension, GradientWire, Interval, MaskShape, MethodName, NoSize, OnCollapse, Prototypes,
+    ResidualStream, Size, WeightsDigest,
 };
 
 /// The names of all recipe keys, in the order in which they are printed.
