@@ -38,6 +38,8 @@ pub struct Trainer<T, H = Writer> {
     home: H,
     source: Arc<dyn Source>,
     step: u64,
+    /// The last step of which all was taken note of, in the log too.
+    noted: u64,
     saved: Option<u64>,
     substitutes: Substitutes,
     collapse: Collapse,
@@ -154,7 +156,8 @@ impl Restored {
 impl<T: Trainable, H: Home> Trainer<T, H> {
     fn with(trained: T, options: LoopOptions, home: H, source: Arc<dyn Source>, restored: Restored) -> Self {
         let Restored { step: saved, substitutes, collapse } = restored;
-        Self { trained, options, home, source, step: saved.unwrap_or(0), saved, substitutes, collapse }
+        let step = saved.unwrap_or(0);
+        Self { trained, options, home, source, step, noted: step, saved, substitutes, collapse }
     }
 
     /// What is trained.
@@ -198,7 +201,12 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
                 // Once the images can be read again, the run is to become what it would have been. All processes save, or none:
                 // each may hold a part of what is saved.
                 let is_lost = self.ends_on_substitutes(cause);
-                if self.any(is_lost).unwrap_or(is_lost) { Ok(()) } else { self.save(monitor).or(Ok(())) }
+                match self.any(is_lost) {
+                    Ok(false) => self.save(monitor).or(Ok(())),
+                    // The others are gone. What is complete is saved; in the middle of a turn the last checkpoint is.
+                    Err(_) if !is_lost && self.noted == self.step => self.save(monitor).or(Ok(())),
+                    _ => Ok(()),
+                }
             }
         };
         let outcome = ended.map_err(|ended| ended.cause).and_then(|outcome| saved.map(|()| outcome));
@@ -263,6 +271,7 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
                     return Ok(collapsed);
                 }
             }
+            self.noted = self.step;
             feed.recycle(fed);
             if self.step.is_multiple_of(per_epoch) {
                 let evaluated = self.end_epoch(at.epoch, monitor, evaluator);
