@@ -376,11 +376,7 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
         let (images_per_second, data_wait) = pace.rates();
         let record = record.number("images_per_second", images_per_second).number("data_wait", data_wait);
         let record = match slowest {
-            Some(slowest) => record
-                .whole("slowest_process", slowest.rank as i64)
-                .number("slowest_data_wait", slowest.data)
-                .number("slowest_compute", slowest.compute)
-                .number("wait_for_slowest", slowest.lost),
+            Some(slowest) => slowest.note_in(record),
             None => record,
         };
         let written = self.home.append(record, monitor);
