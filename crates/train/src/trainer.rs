@@ -30,6 +30,8 @@ use crate::watch::{Evaluation, Evaluator, Monitor, Progress};
 const MUCH_WAITING: f64 = 0.2;
 /// The first checkpoint is written after this long at the latest: a short run has something to lose too.
 const FIRST_SAVE: Duration = Duration::from_secs(20);
+/// What the first process says in place of a step where there is nothing to go on from.
+const NO_CHECKPOINT: f64 = -1.0;
 
 /// A run that is ready to go on.
 pub struct Trainer<T, H = Writer> {
@@ -53,16 +55,17 @@ impl<T: Trainable> Trainer<T, Witness> {
         home: Witness,
         source: Arc<dyn Source>,
     ) -> Result<Self, TrainError> {
-        let said = trained.reduce().gather(&[]).map_err(StepError::from)?;
-        let checkpoint = match said.iter().find_map(|said| said.first()) {
-            Some(&step) => home.checkpoint(step as u64).map(Some),
-            None => Ok(None),
+        // The first process looks for it alone.
+        let said = trained.reduce().told(NO_CHECKPOINT, Until::Done).map_err(StepError::from)?;
+        let checkpoint = match said {
+            NO_CHECKPOINT => Ok(None),
+            step => home.checkpoint(step as u64).map(Some),
         };
         let checkpoint = step::together(checkpoint, trained.reduce())?;
         let restored = Restored::from(checkpoint.as_ref(), &mut trained);
         let restored = step::together(restored, trained.reduce())?;
         // Whether the log can be written.
-        step::together(Ok::<(), TrainFailure>(()), trained.reduce())?;
+        step::together_until(Ok::<(), TrainFailure>(()), trained.reduce(), Until::Done)?;
         Ok(Self::with(trained, options, home, source, restored))
     }
 }
@@ -84,8 +87,8 @@ impl<T: Trainable> Trainer<T> {
             monitor.say(&format!("{skipped}: {what}"));
         }
         let saved = recovered.checkpoint.as_ref().map(Checkpoint::step);
-        let said: Vec<f64> = saved.iter().map(|&step| step as f64).collect();
-        trained.reduce().gather(&said).map_err(StepError::from)?;
+        let said = saved.map_or(NO_CHECKPOINT, |step| step as f64);
+        trained.reduce().told(said, Until::Limit).map_err(StepError::from)?;
         // Whether the others can read it.
         step::together(Ok::<(), TrainFailure>(()), trained.reduce())?;
         let restored = Restored::from(recovered.checkpoint.as_ref(), &mut trained);
@@ -280,7 +283,8 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
             }
             if self.any(last_save.elapsed() >= self.until_save())? {
                 let saved = self.save(monitor);
-                self.together(saved).map_err(|ended| Ended { saving: true, ..ended })?;
+                // One process has written it.
+                self.together_until(saved, Until::Done).map_err(|ended| Ended { saving: true, ..ended })?;
                 last_save = Instant::now();
             }
         }
