@@ -49,6 +49,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
         Ok(None) => {}
         Ok(Some(launched)) => {
             lines.push(("started as", launched.in_detail()));
+            advice.extend(launched.doubts.iter().map(|doubt| format!("Training can do without it, but {doubt}")));
             if cfg!(not(feature = "mpi")) {
                 advice.push(
                     "This build has no MPI: `--features mpi` makes one whose processes train together".to_owned(),

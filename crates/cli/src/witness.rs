@@ -18,7 +18,8 @@ pub fn run(command: &Command<'_>) -> Result<u8, CliError> {
     let stop = Stop::listen_silently()?;
     loop {
         let recipe = command.recipe_after(&RunFolder::attempts_in(&command.out)?)?;
-        if command.processes.told(word::END, Until::Limit)? == word::END {
+        // The first one opens the folder and whatever it evaluates on, takes a census of the images, looks for copies.
+        if command.processes.told(word::END, Until::Done)? == word::END {
             return Ok(0);
         }
         let reduce = command.processes.reduce();

@@ -177,7 +177,8 @@ impl<M: Method + ?Sized> Learner<M> {
     }
 
     /// One iteration. Where a value is not finite nothing has changed; after a failure of the device nothing can be said
-    /// of its memory.
+    /// of its memory; where another process is lost in the middle of it, [`Learner::collect`] says whether there is still
+    /// something to save.
     pub fn step(&mut self, input: &StepInput<'_>, at: Position, values: &StepValues) -> Result<StepReport, StepError> {
         let device = self.device.clone();
         device.run(|| {
@@ -185,7 +186,8 @@ impl<M: Method + ?Sized> Learner<M> {
             let Self { layout, student, gradient, teacher, optimizer, reduce, wire, .. } = self;
             let trained = Trained { layout, weights: student, gradient, teacher: Some(teacher) };
             let report = step::complete(loss, trained, optimizer, values, &device, &mut **reduce, *wire)?;
-            self.method.end_step(report.loss, &mut *self.reduce)?;
+            // The weights are of the next step by now, whatever the method keeps of this one.
+            self.method.end_step(report.loss, &mut *self.reduce).inspect_err(|_| self.optimizer.tear())?;
             Ok(report)
         })
     }

@@ -105,7 +105,7 @@ pub struct Optimizer {
     second: ParamSet,
     /// Both moments of all parameters, in the process that writes, while it does and where it has only a share itself.
     whole: Option<(ParamSet, ParamSet)>,
-    /// Whether a step has changed moments whose weights never came together: there is nothing to save.
+    /// Whether a step has changed something and was never completed: there is nothing to save.
     is_torn: bool,
     /// Steps that each parameter has seen.
     steps: Vec<u64>,
@@ -159,11 +159,11 @@ impl Optimizer {
 
     /// Brings the moments of all processes together in the first one, which is to save them. All of them come for it.
     pub fn collect(&mut self, like: &ParamSet, reduce: &mut dyn Reduce) -> Result<(), PeerError> {
-        if self.share.is_whole() {
-            return Ok(());
-        }
         if self.is_torn {
             return Err(PeerError::Lost("the last step was not taken by all of them".to_owned()));
+        }
+        if self.share.is_whole() {
+            return Ok(());
         }
         let mut whole = (reduce.rank() == 0).then(|| (like.zeros_like(), like.zeros_like()));
         let to = |whole| Recipient::First(whole);
@@ -172,6 +172,12 @@ impl Optimizer {
         reduce.put_together(&self.second, second.unwrap_or(Recipient::Another))?;
         self.whole = whole;
         Ok(())
+    }
+
+    /// Says that what belongs to the last step beside this was not done: all together is of no step, and cannot be collected
+    /// until something is restored.
+    pub fn tear(&mut self) {
+        self.is_torn = true;
     }
 
     /// Lets go of what [`Optimizer::collect`] has brought.
@@ -194,6 +200,7 @@ impl Optimizer {
         saved.shares("first", layout, self.share, &mut self.first)?;
         saved.shares("second", layout, self.share, &mut self.second)?;
         self.steps = saved.numbers("optimizer_steps", self.steps.len())?;
+        self.is_torn = false;
         Ok(())
     }
 

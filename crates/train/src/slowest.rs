@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::run::Record;
+
 /// The time, in seconds, after which it is judged who is slow: less says little.
 const JUDGED_AFTER: f64 = 1.0;
 /// Share of the time that the others must lose before a process is called slow.
@@ -88,6 +90,17 @@ impl fmt::Display for Slowest {
     }
 }
 
+impl Slowest {
+    /// Adds it to the record of a step.
+    pub(crate) fn note_in(&self, record: Record) -> Record {
+        record
+            .whole("slowest_process", self.rank as i64)
+            .number("slowest_data_wait", self.data)
+            .number("slowest_compute", self.compute)
+            .number("wait_for_slowest", self.lost)
+    }
+}
+
 /// Compares the processes of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
@@ -154,6 +167,16 @@ mod tests {
         assert_eq!((found.rank, found.cause), (0, Cause::Compute));
         assert!(found.to_string().starts_with("process 0 computes 98 % of the time"), "{found}");
         assert!(comparison.is_news(&found));
+    }
+
+    #[test]
+    fn the_log_has_who_is_slow_and_the_shares_of_its_time() {
+        let found = Comparison::default().add(&[spent(0.0, 7.0), spent(0.0, 5.0), spent(5.0, 2.0)]).unwrap();
+        let written: serde_json::Value = serde_json::from_str(&found.note_in(Record::new(3)).to_json()).unwrap();
+        let expected = serde_json::json!({
+            "step": 3, "slowest_process": 2, "slowest_data_wait": 0.5, "slowest_compute": 0.3, "wait_for_slowest": 0.4,
+        });
+        assert_eq!(written, expected);
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub struct Trained<'a> {
 }
 
 /// Completes a step whose gradient this process has computed, with `loss` as its share of the loss; gradients travel
-/// over this `wire`. Where a process has failed, or a gradient is not finite, none changes a weight.
+/// over this `wire`. Where a process has failed, or a gradient is not finite, none changes a weight. Where one is lost after the
+/// weights have changed, they belong to no step: [`Optimizer::tear`].
 pub fn complete(
     loss: Result<f64, StepError>,
     trained: Trained<'_>,
@@ -47,8 +48,12 @@ pub fn complete(
     // Once a step, however many parts its images were taken in.
     reduce.sum(gradient, wire)?;
     let report = optimizer.step(layout, weights, gradient, teacher, values, reduce);
-    let report = device.check().map_err(StepError::from).and(report);
-    Ok(StepReport { loss, gradient: together(report, reduce)? })
+    let is_taken = report.is_ok();
+    let report = together(device.check().map_err(StepError::from).and(report), reduce);
+    if is_taken && report.is_err() {
+        optimizer.tear();
+    }
+    Ok(StepReport { loss, gradient: report? })
 }
 
 /// What this process has found, if no other one has failed.

@@ -30,6 +30,8 @@ use crate::watch::{Evaluation, Evaluator, Monitor, Progress};
 const MUCH_WAITING: f64 = 0.2;
 /// The first checkpoint is written after this long at the latest: a short run has something to lose too.
 const FIRST_SAVE: Duration = Duration::from_secs(20);
+/// What the first process says in place of a step where there is nothing to go on from.
+const NO_CHECKPOINT: f64 = -1.0;
 
 /// A run that is ready to go on.
 pub struct Trainer<T, H = Writer> {
@@ -38,6 +40,8 @@ pub struct Trainer<T, H = Writer> {
     home: H,
     source: Arc<dyn Source>,
     step: u64,
+    /// The last step of which all was taken note of, in the log too.
+    noted: u64,
     saved: Option<u64>,
     substitutes: Substitutes,
     collapse: Collapse,
@@ -51,16 +55,17 @@ impl<T: Trainable> Trainer<T, Witness> {
         home: Witness,
         source: Arc<dyn Source>,
     ) -> Result<Self, TrainError> {
-        let said = trained.reduce().gather(&[]).map_err(StepError::from)?;
-        let checkpoint = match said.iter().find_map(|said| said.first()) {
-            Some(&step) => home.checkpoint(step as u64).map(Some),
-            None => Ok(None),
+        // The first process looks for it alone.
+        let said = trained.reduce().told(NO_CHECKPOINT, Until::Done).map_err(StepError::from)?;
+        let checkpoint = match said {
+            NO_CHECKPOINT => Ok(None),
+            step => home.checkpoint(step as u64).map(Some),
         };
         let checkpoint = step::together(checkpoint, trained.reduce())?;
         let restored = Restored::from(checkpoint.as_ref(), &mut trained);
         let restored = step::together(restored, trained.reduce())?;
         // Whether the log can be written.
-        step::together(Ok::<(), TrainFailure>(()), trained.reduce())?;
+        step::together_until(Ok::<(), TrainFailure>(()), trained.reduce(), Until::Done)?;
         Ok(Self::with(trained, options, home, source, restored))
     }
 }
@@ -82,8 +87,8 @@ impl<T: Trainable> Trainer<T> {
             monitor.say(&format!("{skipped}: {what}"));
         }
         let saved = recovered.checkpoint.as_ref().map(Checkpoint::step);
-        let said: Vec<f64> = saved.iter().map(|&step| step as f64).collect();
-        trained.reduce().gather(&said).map_err(StepError::from)?;
+        let said = saved.map_or(NO_CHECKPOINT, |step| step as f64);
+        trained.reduce().told(said, Until::Limit).map_err(StepError::from)?;
         // Whether the others can read it.
         step::together(Ok::<(), TrainFailure>(()), trained.reduce())?;
         let restored = Restored::from(recovered.checkpoint.as_ref(), &mut trained);
@@ -154,7 +159,8 @@ impl Restored {
 impl<T: Trainable, H: Home> Trainer<T, H> {
     fn with(trained: T, options: LoopOptions, home: H, source: Arc<dyn Source>, restored: Restored) -> Self {
         let Restored { step: saved, substitutes, collapse } = restored;
-        Self { trained, options, home, source, step: saved.unwrap_or(0), saved, substitutes, collapse }
+        let step = saved.unwrap_or(0);
+        Self { trained, options, home, source, step, noted: step, saved, substitutes, collapse }
     }
 
     /// What is trained.
@@ -198,7 +204,12 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
                 // Once the images can be read again, the run is to become what it would have been. All processes save, or none:
                 // each may hold a part of what is saved.
                 let is_lost = self.ends_on_substitutes(cause);
-                if self.any(is_lost).unwrap_or(is_lost) { Ok(()) } else { self.save(monitor).or(Ok(())) }
+                match self.any(is_lost) {
+                    Ok(false) => self.save(monitor).or(Ok(())),
+                    // The others are gone. What is complete is saved; in the middle of a turn the last checkpoint is.
+                    Err(_) if !is_lost && self.noted == self.step => self.save(monitor).or(Ok(())),
+                    _ => Ok(()),
+                }
             }
         };
         let outcome = ended.map_err(|ended| ended.cause).and_then(|outcome| saved.map(|()| outcome));
@@ -263,6 +274,7 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
                     return Ok(collapsed);
                 }
             }
+            self.noted = self.step;
             feed.recycle(fed);
             if self.step.is_multiple_of(per_epoch) {
                 let evaluated = self.end_epoch(at.epoch, monitor, evaluator);
@@ -271,7 +283,8 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
             }
             if self.any(last_save.elapsed() >= self.until_save())? {
                 let saved = self.save(monitor);
-                self.together(saved).map_err(|ended| Ended { saving: true, ..ended })?;
+                // One process has written it.
+                self.together_until(saved, Until::Done).map_err(|ended| Ended { saving: true, ..ended })?;
                 last_save = Instant::now();
             }
         }
@@ -367,11 +380,7 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
         let (images_per_second, data_wait) = pace.rates();
         let record = record.number("images_per_second", images_per_second).number("data_wait", data_wait);
         let record = match slowest {
-            Some(slowest) => record
-                .whole("slowest_process", slowest.rank as i64)
-                .number("slowest_data_wait", slowest.data)
-                .number("slowest_compute", slowest.compute)
-                .number("wait_for_slowest", slowest.lost),
+            Some(slowest) => slowest.note_in(record),
             None => record,
         };
         let written = self.home.append(record, monitor);

@@ -1,11 +1,12 @@
 //! Who has started this process as one of several, as which, and where they meet: all that the environment says of it.
 //!
-//! Variables that contradict each other, or say nothing that can be understood, are errors that name them: a process that
-//! takes itself for one alone would train the run of all.
+//! Variables of which process this is that contradict each other, or say nothing that can be understood, are errors that name
+//! them: a process that takes itself for one alone would train the run of all. Others, which are only shown, are doubts; and
+//! of a process alone none is of interest.
 
 use std::fmt;
 
-use super::node_list::{NodeList, NodeListError};
+use super::node_list::{NodeListError, first_host};
 
 /// Slurm's numbers of steps that are none: an interactive shell, a batch script, what holds a job.
 const FIRST_SPECIAL_STEP: u64 = 0xffff_fff0;
@@ -71,6 +72,8 @@ pub struct Launched {
     pub meeting: Option<MeetingPoint>,
     /// How often all of them were started again.
     pub restarts: usize,
+    /// What cannot be of where they meet and how often they were started.
+    pub doubts: Vec<LaunchError>,
 }
 
 impl fmt::Display for Launched {
@@ -122,18 +125,6 @@ pub enum LaunchError {
         /// Its value.
         limit: usize,
     },
-    /// A number that cannot be more than another one.
-    #[error("{name} is {value}, which cannot be more than {limit_name}, and that is {limit}")]
-    Above {
-        /// The variable.
-        name: &'static str,
-        /// Its value.
-        value: usize,
-        /// The other variable.
-        limit_name: &'static str,
-        /// Its value.
-        limit: usize,
-    },
     /// A list of hosts.
     #[error("{name} is {value:?}, which is no list of hosts: {why}")]
     Nodes {
@@ -166,34 +157,30 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
         self.number(name)?.ok_or(LaunchError::Missing { by, missing: name })
     }
 
-    /// The process that these variables speak of.
-    fn process(&self, by: Launcher, names: Names) -> Result<Launched, LaunchError> {
+    /// The process that these variables speak of; none where it is alone.
+    fn process(&self, by: Launcher, names: Names) -> Result<Option<Launched>, LaunchError> {
         let (rank, ranks) = (self.required(by, names.rank)?, self.required(by, names.ranks)?);
         below(names.rank, rank, names.ranks, ranks)?;
+        if ranks == 1 {
+            return Ok(None);
+        }
         let local_rank = names.local.map(|(name, _)| self.number(name)).transpose()?.flatten();
         if let (Some((name, limit_name)), Some(local)) = (names.local, local_rank) {
             below(name, local, names.ranks, ranks)?;
-            // A process has no more before it on its machine than in all.
-            if local > rank {
-                return Err(LaunchError::Above { name, value: local, limit_name: names.rank, limit: rank });
-            }
             if let Some(limit) = limit_name.map(|name| self.number(name)).transpose()?.flatten() {
                 below(name, local, limit_name.unwrap_or_default(), limit)?;
             }
         }
-        Ok(Launched { by, rank, ranks, local_rank, meeting: None, restarts: 0 })
+        Ok(Some(Launched { by, rank, ranks, local_rank, meeting: None, restarts: 0, doubts: Vec::new() }))
     }
 
-    fn torchrun(&self, by: Launcher) -> Result<Launched, LaunchError> {
-        let local = Some(("LOCAL_RANK", Some("LOCAL_WORLD_SIZE")));
-        let launched = self.process(by, Names { rank: "RANK", ranks: "WORLD_SIZE", local })?;
-        let restarts = self.number("TORCHELASTIC_RESTART_COUNT")?.unwrap_or(0);
-        let meeting = match self.text("MASTER_ADDR") {
-            Some(host) => Some(MeetingPoint { host, port: Some(self.port(by)?) }),
-            None if by == Launcher::Torchrun => return Err(LaunchError::Missing { by, missing: "MASTER_ADDR" }),
-            None => None,
-        };
-        Ok(Launched { restarts, meeting, ..launched })
+    /// Where processes meet that were started by torchrun, or like it.
+    fn master(&self, by: Launcher) -> Result<Option<MeetingPoint>, LaunchError> {
+        match self.text("MASTER_ADDR") {
+            Some(host) => Ok(Some(MeetingPoint { host, port: Some(self.port(by)?) })),
+            None if by == Launcher::Torchrun => Err(LaunchError::Missing { by, missing: "MASTER_ADDR" }),
+            None => Ok(None),
+        }
     }
 
     fn port(&self, by: Launcher) -> Result<u16, LaunchError> {
@@ -202,20 +189,38 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
         port(&value).ok_or_else(|| LaunchError::NotA { name, value: text::excerpt(&value).into_owned(), what: "port" })
     }
 
-    fn slurm(&self) -> Result<Launched, LaunchError> {
-        // Of the step where both are there: `srun -n 2` within a job of eight.
-        let of_step = self.text("SLURM_STEP_NUM_TASKS").is_some();
-        let ranks = if of_step { "SLURM_STEP_NUM_TASKS" } else { "SLURM_NTASKS" };
-        let local = Some(("SLURM_LOCALID", None));
-        let launched = self.process(Launcher::Slurm, Names { rank: "SLURM_PROCID", ranks, local })?;
+    /// Where processes meet that Slurm has started.
+    fn first_node(&self) -> Result<Option<MeetingPoint>, LaunchError> {
         let list = ["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"];
         let list = list.into_iter().find_map(|name| Some((name, self.text(name)?)));
-        let read = |(name, value): (&'static str, String)| match NodeList::parse(&value) {
-            Ok(list) => Ok(MeetingPoint { host: list.first, port: None }),
+        let Some((name, value)) = list else { return Ok(None) };
+        match first_host(&value) {
+            Ok(host) => Ok(Some(MeetingPoint { host, port: None })),
             Err(why) => Err(LaunchError::Nodes { name, value: text::excerpt(&value).into_owned(), why }),
+        }
+    }
+
+    /// Where they meet. What NCCL was told goes before what a launcher says.
+    fn meeting(&self, by: Launcher) -> Result<Option<MeetingPoint>, LaunchError> {
+        if let Some(value) = self.text("NCCL_COMM_ID") {
+            let wrong = |value| LaunchError::NotA { name: "NCCL_COMM_ID", value, what: "host:port" };
+            return address(&value).map(Some).ok_or_else(|| wrong(text::excerpt(&value).into_owned()));
+        }
+        match by {
+            Launcher::Torchrun | Launcher::Hand => self.master(by),
+            Launcher::Slurm => self.first_node(),
+            Launcher::OpenMpi | Launcher::Mpich => Ok(None),
+        }
+    }
+
+    /// How often they were started again, where somebody says so.
+    fn restarts(&self, by: Launcher) -> Result<usize, LaunchError> {
+        let count = match by {
+            Launcher::Torchrun | Launcher::Hand => self.number("TORCHELASTIC_RESTART_COUNT"),
+            Launcher::Slurm => self.number("SLURM_RESTART_COUNT"),
+            Launcher::OpenMpi | Launcher::Mpich => Ok(None),
         };
-        let restarts = self.number("SLURM_RESTART_COUNT")?.unwrap_or(0);
-        Ok(Launched { restarts, meeting: list.map(read).transpose()?, ..launched })
+        Ok(count?.unwrap_or(0))
     }
 
     /// Whether Slurm has started this process itself, and not the batch script or the shell around it.
@@ -224,37 +229,45 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
         step.is_some_and(|step| step.parse().map_or(true, |step: u64| step < FIRST_SPECIAL_STEP))
     }
 
-    fn find(&self) -> Result<Option<Launched>, LaunchError> {
+    /// Who has started this process, and the variables that say which one it is.
+    fn launcher(&self) -> Option<(Launcher, Names)> {
         let is_there = |name: &str| self.text(name).is_some();
+        let of_torch =
+            Names { rank: "RANK", ranks: "WORLD_SIZE", local: Some(("LOCAL_RANK", Some("LOCAL_WORLD_SIZE"))) };
         // The innermost first: `srun mpirun ...` and `mpirun torchrun ...` leave the variables of both.
-        let found = if is_there("TORCHELASTIC_RUN_ID") {
-            Some(self.torchrun(Launcher::Torchrun)?)
-        // Anybody's variables, unless something says where to meet.
-        } else if is_there("RANK") && is_there("WORLD_SIZE") && (is_there("MASTER_ADDR") || is_there("NCCL_COMM_ID")) {
-            Some(self.torchrun(Launcher::Hand)?)
+        if is_there("TORCHELASTIC_RUN_ID") {
+            Some((Launcher::Torchrun, of_torch))
         } else if is_there("OMPI_COMM_WORLD_RANK") || is_there("OMPI_COMM_WORLD_SIZE") {
             let local = Some(("OMPI_COMM_WORLD_LOCAL_RANK", Some("OMPI_COMM_WORLD_LOCAL_SIZE")));
-            let names = Names { rank: "OMPI_COMM_WORLD_RANK", ranks: "OMPI_COMM_WORLD_SIZE", local };
-            Some(self.process(Launcher::OpenMpi, names)?)
+            Some((Launcher::OpenMpi, Names { rank: "OMPI_COMM_WORLD_RANK", ranks: "OMPI_COMM_WORLD_SIZE", local }))
         } else if is_there("PMI_RANK") && is_there("PMI_SIZE") {
             let local = Some(("MPI_LOCALRANKID", Some("MPI_LOCALNRANKS")));
-            Some(self.process(Launcher::Mpich, Names { rank: "PMI_RANK", ranks: "PMI_SIZE", local })?)
+            Some((Launcher::Mpich, Names { rank: "PMI_RANK", ranks: "PMI_SIZE", local }))
+        // Anybody's variables, unless something says where to meet. A script around mpirun may have exported them.
+        } else if is_there("RANK") && is_there("WORLD_SIZE") && (is_there("MASTER_ADDR") || is_there("NCCL_COMM_ID")) {
+            Some((Launcher::Hand, of_torch))
         } else if self.is_slurm_step() && is_there("SLURM_PROCID") {
-            Some(self.slurm()?)
+            // Of the step where both are there: `srun -n 2` within a job of eight.
+            let of_step = is_there("SLURM_STEP_NUM_TASKS");
+            let ranks = if of_step { "SLURM_STEP_NUM_TASKS" } else { "SLURM_NTASKS" };
+            Some((Launcher::Slurm, Names { rank: "SLURM_PROCID", ranks, local: Some(("SLURM_LOCALID", None)) }))
         } else {
             None
-        };
-        let Some(launched) = found.filter(|launched| launched.ranks > 1) else { return Ok(None) };
-        // What NCCL was told goes before what a launcher says.
-        let meeting = match self.text("NCCL_COMM_ID") {
-            Some(value) => Some(address(&value).ok_or_else(|| LaunchError::NotA {
-                name: "NCCL_COMM_ID",
-                value: text::excerpt(&value).into_owned(),
-                what: "host:port",
-            })?),
-            None => launched.meeting,
-        };
-        Ok(Some(Launched { meeting, ..launched }))
+        }
+    }
+
+    fn find(&self) -> Result<Option<Launched>, LaunchError> {
+        let Some((by, names)) = self.launcher() else { return Ok(None) };
+        let Some(mut launched) = self.process(by, names)? else { return Ok(None) };
+        match self.meeting(by) {
+            Ok(meeting) => launched.meeting = meeting,
+            Err(doubt) => launched.doubts.push(doubt),
+        }
+        match self.restarts(by) {
+            Ok(restarts) => launched.restarts = restarts,
+            Err(doubt) => launched.doubts.push(doubt),
+        }
+        Ok(Some(launched))
     }
 }
 

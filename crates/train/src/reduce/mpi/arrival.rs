@@ -61,7 +61,7 @@ impl Arrivals {
             return Err(over.clone());
         }
         self.meetings.fetch_add(1, Ordering::Relaxed);
-        self.complete(SimpleCommunicator::world().immediate_barrier(), until).map_err(|(barrier, awaited)| {
+        self.complete(SimpleCommunicator::world().immediate_barrier(), until, false).map_err(|(barrier, awaited)| {
             // It can be neither completed nor taken back.
             std::mem::forget(barrier);
             self.over.get_or_init(|| PeerError::Late(awaited)).clone()
@@ -70,18 +70,20 @@ impl Arrivals {
 
     /// Waits until what all have come for is done.
     pub(super) fn finish<'a, D: ?Sized, S: Scope<'a>>(&self, request: Request<'a, D, S>) {
-        if let Err((_request, awaited)) = self.complete(request, Until::Limit) {
+        if let Err((_request, awaited)) = self.complete(request, Until::Limit, true) {
             let world = SimpleCommunicator::world();
             (self.waiting.say)(&format!("error in process {}: {}", world.rank(), PeerError::Late(awaited)));
             world.abort(GAVE_UP)
         }
     }
 
-    /// Waits until something is done; the request and who is awaited where that takes too long.
+    /// Waits until something is done; the request and who is awaited where that takes too long. Where all `have_come` it does
+    /// not sleep in between: they are at it.
     fn complete<'a, D: ?Sized, S: Scope<'a>>(
         &self,
         mut request: Request<'a, D, S>,
         until: Until,
+        have_come: bool,
     ) -> Result<(), (Request<'a, D, S>, Awaited)> {
         let (began, mut said, mut asked) = (Instant::now(), false, None::<Asked>);
         loop {
@@ -94,11 +96,11 @@ impl Arrivals {
                 std::hint::spin_loop();
                 continue;
             }
-            if waited < AWAKE {
+            if waited < AWAKE || have_come {
                 std::thread::yield_now();
-                continue;
+            } else {
+                std::thread::sleep(NAP);
             }
-            std::thread::sleep(NAP);
             if waited < LONG {
                 continue;
             }
