@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use common::{run, small, write_bmp};
-use safetensors::SafeTensors;
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
 const DATA: &str = "synthetic:train=60,test=40,size=16";
@@ -24,11 +25,22 @@ fn trained(more: &[&str]) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-static VMF: Run = LazyLock::new(|| trained(&["--prototypes", "vmf", "--centering", "probability"]));
-static DINO: Run = LazyLock::new(|| trained(&["--prototypes", "l2", "--centering", "logit"]));
+static VMF: Run =
+    LazyLock::new(|| trained(&["--prototypes", "vmf", "--centering", "probability", "--set", "head_batch_norm=false"]));
+static DINO: Run =
+    LazyLock::new(|| trained(&["--prototypes", "l2", "--centering", "logit", "--set", "head_batch_norm=false"]));
 
 fn weights(of: &'static Run) -> &'static str {
     of.1.to_str().unwrap()
+}
+
+/// Rows of numbers as NumPy stores them.
+fn write_npy(path: &str, width: usize, values: impl Iterator<Item = f32>) {
+    let values: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
+    let rows = values.len() / width / 4;
+    let shape = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {width}), }}\n");
+    let length = (shape.len() as u16).to_le_bytes();
+    fs::write(path, [b"\x93NUMPY\x01\x00", &length[..], shape.as_bytes(), &values].concat()).unwrap();
 }
 
 fn number(value: &Value) -> f64 {
@@ -136,10 +148,7 @@ fn what_cannot_be_judged_is_refused_with_its_reason() {
     assert!(error.contains("nowhere"), "{error}");
     // Stored features that are broken, of another width, without labels, or of another network.
     let npy = |name: &str, width: usize, value: f32, table: &str| {
-        let shape = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': (8, {width}), }}\n");
-        let mut bytes = [b"\x93NUMPY\x01\x00", &(shape.len() as u16).to_le_bytes()[..], shape.as_bytes()].concat();
-        (0..8 * width).for_each(|i| bytes.extend((if i == width { value } else { 1.0 + i as f32 }).to_le_bytes()));
-        fs::write(path(name), bytes).unwrap();
+        write_npy(&path(name), width, (0..8 * width).map(|i| if i == width { value } else { 1.0 + i as f32 }));
         if !table.is_empty() {
             fs::write(path(name).replace(".npy", ".csv"), table).unwrap();
         }
@@ -255,4 +264,44 @@ fn features_have_their_certainty_beside_them_in_every_format() {
         run(&["features", "--weights", &backbone, "--data", DATA, "--certainty", "--out", &path("x.npy")]).failed();
     assert!(error.contains("no projection head"), "{error}");
     assert!(!Path::new(&path("x.npy")).exists());
+}
+
+/// The checkpoint of a run with heads whose first layer takes `inputs` values.
+fn with_inputs(of: &'static Run, inputs: usize, out: &str) {
+    let bytes = fs::read(format!("{}/checkpoints/step-00000003.safetensors", weights(of))).unwrap();
+    let mut said = SafeTensors::read_metadata(&bytes).unwrap().1.metadata().clone().unwrap();
+    said.remove("checksum");
+    let tensors = SafeTensors::deserialize(&bytes).unwrap().tensors();
+    let zeros = vec![0; 1 << 20];
+    let changed = tensors.iter().map(|(name, tensor)| match tensor.shape() {
+        [outputs, _] if name.ends_with("head.mlp.0.weight") => {
+            let shape = vec![*outputs, inputs];
+            (name, TensorView::new(Dtype::F32, shape, &zeros[..4 * outputs * inputs]).unwrap())
+        }
+        _ => (name, tensor.clone()),
+    });
+    fs::write(out, safetensors::serialize(changed, Some(said)).unwrap()).unwrap();
+}
+
+#[test]
+fn a_head_of_another_width_than_its_backbone_is_refused_by_all_that_use_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for inputs in [63, 65] {
+        let misfit = path("misfit.safetensors");
+        with_inputs(&VMF, inputs, &misfit);
+        let words = format!("its MLP takes {inputs} values, and the backbone gives 64");
+        let how = ["--weights", &misfit, "--data", DATA, "--prototypes=vmf", "--tau=0.07", "--device=cpu"];
+        let out = path("x.npy");
+        for command in [
+            &["features", "--certainty", "--out", &out][..],
+            &["eval", "certainty"],
+            &["eval", "precision"],
+            &["eval", "prototypes"],
+        ] {
+            let error = run(&[command, &how].concat()).failed();
+            assert!(error.contains(&words), "{command:?}: {error}");
+        }
+        assert!(!Path::new(&out).exists());
+    }
 }
