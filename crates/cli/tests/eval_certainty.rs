@@ -305,3 +305,15 @@ fn a_head_of_another_width_than_its_backbone_is_refused_by_all_that_use_it() {
         assert!(!Path::new(&out).exists());
     }
 }
+
+#[test]
+fn a_head_that_describes_nothing_is_refused_before_images_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::create_dir(path("photos")).unwrap();
+    fs::write(path("photos/broken.png"), b"\x89PNG\r\n\x1a\n and nothing else").unwrap();
+    // So small that |w| / tau is infinite.
+    let how = ["--data", &path("photos"), "--certainty", "--tau=1e-320", "--out", &path("x.npy"), "--device=cpu"];
+    let error = run(&[&["features", "--weights", weights(&VMF)], &how[..]].concat()).failed();
+    assert!(error.contains("kappa = inf"), "{error}");
+}
