@@ -96,8 +96,10 @@ impl<'a> Describer<'a> {
         each_part(self.head, features, &self.device, at_once, |rows, y| {
             for (rows, y) in rows.chunks(at_once).zip(y.chunks(at_once * p)) {
                 let y = self.device.from_f64(&[rows.len(), p], y);
-                let found = self.of_points(&y, host)?;
-                rows.iter().zip(found).for_each(|(&row, certainty)| described[row] = certainty);
+                for (&row, certainty) in rows.iter().zip(self.of_points(&y, host)?) {
+                    let broken = || EvalError::NotDescribed { name: format!("image {}", features.indices[row]) };
+                    described[row] = certainty.ok_or_else(broken)?;
+                }
                 done += rows.len();
                 if progress(done, images).is_break() {
                     return Err(EvalError::Stopped);
@@ -108,8 +110,8 @@ impl<'a> Describer<'a> {
         Ok(described)
     }
 
-    /// The same of unit vectors.
-    fn of_points(&self, y: &Tensor, host: &Device) -> Result<Vec<Certainty>, EvalError> {
+    /// The same of unit vectors; none where what the head says is not finite.
+    fn of_points(&self, y: &Tensor, host: &Device) -> Result<Vec<Option<Certainty>>, EvalError> {
         let mut logits = self.head.prototypes.logits(&self.head.weights, y).raw.to_f64();
         self.device.finish()?;
         let rows = logits.par_chunks_mut(self.head.config.prototypes.max(1));
@@ -117,9 +119,13 @@ impl<'a> Describer<'a> {
     }
 
     /// Of <w_k, y> for every prototype: what the mixture's posterior is.
-    fn of_logits(&self, row: &mut [f64]) -> Result<Certainty, vmf::Error> {
+    fn of_logits(&self, row: &mut [f64]) -> Result<Option<Certainty>, vmf::Error> {
         row.iter_mut().for_each(|logit| *logit /= self.temperature);
         let log_density = self.mixture.posterior(row)?;
+        // A logit that is no number makes the sum of all none.
+        if !log_density.is_finite() {
+            return Ok(None);
+        }
         let mut best = (0, f64::NEG_INFINITY);
         let mut entropy = 0.0;
         for (k, &log_r) in row.iter().enumerate() {
@@ -128,14 +134,14 @@ impl<'a> Describer<'a> {
             }
             let r = log_r.exp();
             // Nothing, where it is so small that it is zero.
-            entropy -= if r > 0.0 { r * log_r } else { 0.0 };
+            entropy -= if r == 0.0 { 0.0 } else { r * log_r };
         }
         let is_vmf = self.kind == PrototypeKind::Vmf;
-        Ok(Certainty {
+        Ok(Some(Certainty {
             component: best.0 as u32,
             kappa: is_vmf.then(|| self.mixture.kappas()[best.0]),
             entropy,
             log_density: is_vmf.then_some(log_density),
-        })
+        }))
     }
 }
