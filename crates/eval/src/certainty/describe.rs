@@ -9,7 +9,8 @@
 //! H        = -sum_k r_k log r_k
 //! ```
 //!
-//! C_p is exact, as it is for `eval mixture` and in an exported graph; [`vmf::Mixture`] has the one definition.
+//! C_p is exact, as it is in [`crate::mixture`] and in an exported graph. The sums are those of [`vmf::Mixture`], by which an
+//! exported graph is checked as well; [`vmf::VmfMixture`], which EM fits, has its own, and a test holds the two together.
 
 use std::ops::ControlFlow;
 
