@@ -41,7 +41,7 @@ impl Columns {
         if head.loaded.config.batch_norm {
             return refuse(
                 "its head has batch norm, so that an image alone has none; --set head_batch_norm=false trains one without. \
-                 `eval certainty` takes the statistics of all images",
+                 `eval certainty` takes the statistics of the training images",
             );
         }
         if head.kind() == PrototypeKind::Plain {

@@ -21,7 +21,7 @@ use vmf::Mixture;
 
 use crate::error::EvalError;
 use crate::features::Features;
-use crate::prototypes::{PrototypeKind, each_part};
+use crate::prototypes::{HeadStatistics, PrototypeKind, each_part};
 
 /// Logits that are held at once, about: 32 MiB in f64.
 const LOGITS: usize = 1 << 22;
@@ -46,6 +46,7 @@ pub struct Describer<'a> {
     kind: PrototypeKind,
     temperature: f64,
     mixture: Mixture<f64>,
+    statistics: Option<HeadStatistics>,
     device: Device,
 }
 
@@ -73,13 +74,21 @@ impl<'a> Describer<'a> {
             PrototypeKind::Vmf => kappas.iter().map(|&k| vmf::log_normalizer(head.config.bottleneck, k)).collect(),
         };
         let mixture = Mixture::new(kappas, &log_normalizers, &log_weights)?;
-        Ok(Self { head, kind, temperature, mixture, device: device.clone() })
+        Ok(Self { head, kind, temperature, mixture, statistics: None, device: device.clone() })
+    }
+
+    /// The same with the statistics of these images, up to 4,096 of them, for all that are described, where the head has batch
+    /// norm: images of several sets can then be compared. Without batch norm nothing changes.
+    pub fn normalized_by(self, features: &Features) -> Result<Self, EvalError> {
+        let statistics = HeadStatistics::of(self.head, features, &self.device)?;
+        Ok(Self { statistics, ..self })
     }
 
     /// Describes images by their features (class tokens after the norm), in their order. Logits are computed where the head
     /// is, all else on the threads of `host` in f64. `progress` is told how many are done, and may stop.
     ///
-    /// A head with batch norm takes the statistics that it has in [`project`](crate::prototypes::project()).
+    /// A head with batch norm takes the statistics that it has in [`project`](crate::prototypes::project()), unless it is
+    /// [`normalized_by`](Self::normalized_by) those of others.
     pub fn describe(
         &self,
         features: &Features,
@@ -94,7 +103,7 @@ impl<'a> Describer<'a> {
         let none = Certainty { component: 0, kappa: None, entropy: 0.0, log_density: None };
         let (mut described, mut done) = (vec![none; images], 0);
         let at_once = (LOGITS / count.max(1)).clamp(16, 1024);
-        each_part(self.head, features, &self.device, at_once, |rows, y| {
+        each_part(self.head, features, &self.device, self.statistics.as_ref(), at_once, |rows, y| {
             for (rows, y) in rows.chunks(at_once).zip(y.chunks(at_once * p)) {
                 let y = self.device.from_f64(&[rows.len(), p], y);
                 for (&row, certainty) in rows.iter().zip(self.of_points(&y, host)?) {
