@@ -59,6 +59,9 @@ impl Ended<'_> {
         let (word, advice) = conclusion::of_a_stop(trainer, self.recipe)?;
         let (step, weights) = (trainer.step(), text::shown(&self.out.join(BACKBONE_FILE)).to_string());
         output::note(&format!("{weights} is the teacher of step {step}"));
+        if !self.args.no_report {
+            output::note(&format!("{} shows the run so far", text::shown(&self.out.join(REPORT_FILE))));
+        }
         output::note(&advice);
         if self.args.json {
             self.json(json!({ "outcome": "stopped", "steps": step, "judgement": word, "advice": advice }), true)?;

@@ -97,11 +97,8 @@ impl Command<'_> {
             let (host, workers) = (of_args.host(device)?, of_args.thread_count()?);
             report::of_run(&self.out, &report::Machine { device, host, workers, should_stop })
         };
-        match write() {
-            Err(error) => output::note(&format!("no report: {error}")),
-            // The table of a run that has ended says it too.
-            Ok(page) if should_stop() => output::note(&format!("{} shows the run so far", text::shown(&page))),
-            Ok(_) => {}
+        if let Err(error) = write() {
+            output::note(&format!("no report: {error}"));
         }
     }
 }

@@ -145,7 +145,7 @@ mod tests {
     fn dimensions_below_sixteen_are_refused_with_the_way_out() {
         let error = LogNormalizer::<f32>::new(15).unwrap_err();
         assert_eq!(error, Error::DimensionForApproximation { p: 15, minimum: 16 });
-        assert!(error.to_string().contains("vmf::log_normalizer"));
+        assert!(error.to_string().contains("choose a larger dimension"));
         assert!(LogNormalizer::<f32>::new(16).is_ok());
     }
 }
