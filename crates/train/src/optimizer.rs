@@ -1,11 +1,12 @@
 //! AdamW with a treatment for each parameter: decayed or not, clipped by tensor or by the norm of all, frozen at first,
-//! waiting for others, pulled towards where it began; the teacher follows in the same pass.
+//! waiting for others, pulled towards where it began, or trained by its logarithm; the teacher follows in the same pass.
 
 use model::{Layout, ParamSpec};
 use tensor::ParamSet;
 use tensor::ops::{self, AdamW, ParameterUpdate, Teacher};
 
 use crate::error::NotFinite;
+use crate::logarithm::{self, Logarithms};
 use crate::state::{SavedState, State, StateError};
 
 /// Added to a gradient's norm before it divides, as PyTorch and DINO do.
@@ -31,6 +32,9 @@ pub struct Treatment {
     pub pulled: bool,
     /// Whether the teacher, where there is one, follows it.
     pub followed: bool,
+    /// Whether the logarithm of its size is trained in its place: l = ln |w| has the gradient w dw, moments, clipping and decay
+    /// of its own, and the teacher averages logarithms. The sign stays. Between steps there is w alone.
+    pub in_log: bool,
 }
 
 /// How a gradient is clipped.
@@ -57,6 +61,7 @@ impl Treatment {
             waits: false,
             pulled: false,
             followed: true,
+            in_log: false,
         }
     }
 }
@@ -153,15 +158,16 @@ impl Optimizer {
         Ok(())
     }
 
-    /// Clips, steps and averages. Changes nothing where a gradient is not finite.
+    /// Clips, steps and averages. Changes no weight where a gradient is not finite; the gradient may become that of logarithms.
     pub fn step(
         &mut self,
         layout: &Layout,
         weights: &mut ParamSet,
-        gradient: &ParamSet,
-        teacher: Option<&mut ParamSet>,
+        gradient: &mut ParamSet,
+        mut teacher: Option<&mut ParamSet>,
         values: &StepValues,
     ) -> Result<GradientReport, NotFinite> {
+        logarithm::gradients(&self.treatments, weights, gradient);
         let norms = self.norms(layout, gradient)?;
         let mut report = GradientReport::default();
         let mut total = 0.0;
@@ -200,9 +206,11 @@ impl Optimizer {
         let follows = |t: &Treatment| t.followed && !is_held(t);
         let momentum: Vec<f64> =
             self.treatments.iter().map(|t| if follows(t) { values.momentum } else { 1.0 }).collect();
-        let teacher = teacher.map(|weights| Teacher { weights, momentum: &momentum });
+        let logarithms = Logarithms::of(&self.treatments, &updates, weights, teacher.as_deref_mut());
+        let followers = teacher.as_deref_mut().map(|weights| Teacher { weights, momentum: &momentum });
         let (first, second) = (&mut self.first, &mut self.second);
-        ops::adamw_and_average(weights, gradient, first, second, &updates, &self.options.adam, teacher);
+        ops::adamw_and_average(weights, gradient, first, second, &updates, &self.options.adam, followers);
+        logarithms.back(weights, teacher);
         report.norm = total.sqrt();
         Ok(report)
     }
