@@ -56,6 +56,12 @@ def run(command, threads):
         fail(f"`{' '.join(command)}` did not print one JSON object:\n{done.stdout.strip()}")
 
 
+def speed(side, digits):
+    """How fast a side was: images a second, or of one that counts no images its seconds."""
+    images = side.get("images_per_second")
+    return f"{side['seconds']:.{digits}f} s" if images is None else f"{images:.{digits}f} img/s"
+
+
 def alternate(sides, threads, rounds, retries, about="", digits=1, watch=True):
     """Runs the sides in turn; yields (their JSON objects, share of other programs) for each round that counts.
 
@@ -67,7 +73,7 @@ def alternate(sides, threads, rounds, retries, about="", digits=1, watch=True):
         results, shares = zip(*(run(command, threads) for _, command in sides))
         others = max(shares) if watch else 0.0
         repeat = others > DISTURBED and retries > 0
-        speeds = (f"{name} {side['images_per_second']:.{digits}f} img/s" for (name, _), side in zip(sides, results))
+        speeds = (f"{name} {speed(side, digits)}" for (name, _), side in zip(sides, results))
         note = f"{about}round {done + 1}: {', '.join(speeds)}"
         if watch:
             note += f", other programs {100 * others:.0f} %" + ", repeated" * repeat

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use model::weights::{KeyLayout, LoadOptions};
 use ssl::beginning::Beginning;
-use ssl::recipe::{self, Begin, Centering, MethodName, RawRecipe};
+use ssl::recipe::{self, BUILT_IN, Begin, Centering, MethodName, RawRecipe};
 use tensor::Device;
 use train::run::{INITIAL_FILE, RunReader, is_run};
 
 use crate::args::{NetworkArgs, PretrainArgs};
 use crate::error::CliError;
-use crate::output::{self, shell};
+use crate::output;
 use crate::weights;
 
 /// What was asked for with the network of the given weights, and the weights; as it is where none are given.
@@ -43,9 +43,9 @@ pub fn of(args: &PretrainArgs, asked: RawRecipe) -> Result<(RawRecipe, Option<Ar
     if begin == Begin::Adapt || !has_same_centers(&source, &loaded.path, loaded.loaded.report.layout, &asked)? {
         beginning = beginning.without_centers();
     }
-    let place = format!("--{begin} {}", shell(&given.to_string_lossy()));
+    let place = format!("--{begin} {}", text::shell(&given.to_string_lossy()));
     // The recipe of the built-in data, which nobody has asked for.
-    let is_built_in = |place: &str| args.recipe.recipe.is_none() && place.starts_with("recipes/");
+    let is_built_in = |place: &str| args.recipe.recipe.is_none() && place.starts_with(BUILT_IN);
     let mut asked = asked.beginning_with(begin, beginning.digest(), beginning.config(), &place, is_built_in)?;
     if begin == Begin::Init {
         match beginning.heads(asked.method() == MethodName::Msn) {

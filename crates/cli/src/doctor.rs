@@ -45,10 +45,20 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
         advice.push(format!("{} of {cores} cores are used: --threads or RAYON_NUM_THREADS says so", device.threads()));
     }
 
-    if let Some(launched) = launched(|name| std::env::var(name).ok()) {
-        lines.push(("started as", launched.to_string()));
-        if cfg!(not(feature = "mpi")) {
-            advice.push("This build has no MPI: `--features mpi` makes one whose processes train together".to_owned());
+    match launched() {
+        Ok(None) => {}
+        Ok(Some(launched)) => {
+            lines.push(("started as", launched.in_detail()));
+            advice.extend(launched.doubts.iter().map(|doubt| format!("Training can do without it, but {doubt}")));
+            if cfg!(not(feature = "mpi")) {
+                advice.push(
+                    "This build has no MPI: `--features mpi` makes one whose processes train together".to_owned(),
+                );
+            }
+        }
+        Err(error) => {
+            lines.push(("started as", "nothing that makes sense".to_owned()));
+            advice.push(format!("What started this process has left a contradiction: {error}"));
         }
     }
 

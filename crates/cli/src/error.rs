@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use data::BadSample;
 use text::bytes;
 
-use crate::processes::Launched;
+use crate::processes::{LaunchError, Launched};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -92,10 +92,16 @@ pub enum CliError {
     /// The processes that train together.
     #[error(transparent)]
     Peers(#[from] train::reduce::PeerError),
+    /// What a launcher has left in the environment.
+    #[error(
+        "the environment cannot be right: {0}. Start the processes with mpirun, srun or torchrun, or unset the variable"
+    )]
+    Launch(#[from] LaunchError),
     /// One of several processes that have no way to talk.
     #[error(
-        "this is {launched}, and this build has no way for it to talk to the others. Processes on CPUs talk through MPI: build \
-         with `cargo install --path crates/cli --features mpi` and start them with mpirun or srun. One process alone uses one GPU"
+        "this is {}, and has no way to talk to the others: processes on CPUs talk through MPI. Start them with mpirun or srun, and \
+         with a build that has it (`cargo install --path crates/cli --features mpi`). One process alone uses one GPU",
+        launched.in_detail()
     )]
     NoMpi {
         /// How it was started.
@@ -124,6 +130,16 @@ pub enum CliError {
     Disagreement {
         /// Who differs, and in what.
         disagreement: train::reduce::agreement::Disagreement,
+    },
+    /// The work of one process, which several were started for.
+    #[error(
+        "this is {launched}, and this is the work of one process: each of the {} would do all of it. Start it once, without \
+         mpirun, srun or torchrun; the first process of a run evaluates by itself",
+        launched.ranks
+    )]
+    OneProcess {
+        /// How it was started.
+        launched: Launched,
     },
     /// Something that several processes cannot do.
     #[error("{what} is for a run of one process: {instead}")]
@@ -428,11 +444,11 @@ pub enum CliError {
     /// Runs cannot be watched.
     #[error(transparent)]
     Watch(#[from] report::watch::WatchError),
-    /// The port that was asked for is taken.
-    #[error("--port {port}: {source}. Leave --port out to take a free one")]
-    Port {
-        /// The port.
-        port: u16,
+    /// The address that was asked for is taken, or not this machine's.
+    #[error("{source}. {advice}")]
+    Address {
+        /// What to give instead.
+        advice: &'static str,
         /// What the system said.
         source: report::watch::WatchError,
     },
@@ -452,6 +468,12 @@ pub enum CliError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// A page that browsers do not know by its name.
+    #[error("--out {}: must end in .html, by which browsers know a page", text::shown(path))]
+    PageName {
+        /// The name.
+        path: PathBuf,
     },
     /// A figure's name says no format.
     #[error("{}: figures are written as .svg or .png; give a name that ends so", text::shown(path))]

@@ -57,7 +57,7 @@ pub fn of(args: &PretrainArgs, asked: RawRecipe, out: &Path) -> Result<Length, C
         Some(_) if was == Extension::Again => Err(refused(format!(
             "this one has been already, by epochs with schedules of their own. A new run goes on from it: --init {} and \
              another --out",
-            output::shell(&out.to_string_lossy())
+            text::shell(&out.to_string_lossy())
         ))),
         Some(how) => {
             let before = as_it_is(asked.clone()).with_length(has, was, from, PLACE);
@@ -90,7 +90,7 @@ fn ways(begun: &Recipe, asked: &RawRecipe, wanted: usize, out: &Path) -> String 
         lr(begun, end),
         of(stretched, end + 1),
         of(again, second),
-        output::shell(&out.to_string_lossy())
+        text::shell(&out.to_string_lossy())
     )
 }
 

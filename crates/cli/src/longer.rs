@@ -5,7 +5,6 @@ use std::path::Path;
 use ssl::recipe::{Origin, Recipe};
 
 use crate::args::{AUTO, PretrainArgs};
-use crate::output::shell;
 
 /// Keys that follow the length of a run, so that a longer one finds its own.
 const OF_THE_LENGTH: [&str; 2] = ["epochs", "knn_every"];
@@ -46,7 +45,7 @@ pub fn command(args: &PretrainArgs, recipe: &Recipe, out: &Path, epochs: u64) ->
     add("--epochs", epochs.to_string());
     let name = out.file_name().map_or("run".into(), |name| name.to_string_lossy());
     add("--out", out.with_file_name(format!("{name}-{epochs}-epochs")).to_string_lossy().into_owned());
-    words.iter().map(|word| shell(word)).collect::<Vec<_>>().join(" ")
+    words.iter().map(|word| text::shell(word)).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -84,6 +84,9 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
     // Also for commands without a device: whoever asks for instructions wants to know that a word was not understood.
     simd::requested().map_err(tensor::DeviceError::from)?;
     device::threads_of_environment()?;
+    if !matches!(command, Command::Pretrain(_) | Command::Doctor(_) | Command::Inspect(_)) {
+        processes::check_alone()?;
+    }
     match command {
         Command::Pretrain(args) => return pretrain::run(args),
         Command::Views(args) => views::run(args)?,

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use ssl::pretraining::Pretraining;
 use ssl::recipe::Recipe;
-use text::{count, printable};
+use text::{count, printable, shell};
 use train::Trainer;
 use train::run::{Attempt, BACKBONE_FILE, CollapsedAt, REPORT_FILE, RunResult};
 
@@ -14,7 +14,7 @@ use crate::collapse;
 use crate::conclusion;
 use crate::error::CliError;
 use crate::longer;
-use crate::output::{self, shell};
+use crate::output;
 use crate::signals::Stop;
 
 /// A run that has ended in one way or another, to be told of.

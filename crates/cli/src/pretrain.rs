@@ -13,6 +13,7 @@ use ssl::recipe::{Begin, Facts, RawRecipe, Recipe};
 use ssl::{method, view_plan::ViewShape};
 use tensor::DeviceError;
 use train::Outcome;
+use train::reduce::Until;
 use train::run::{Attempt, CENSUS_FILE, Difference, INITIAL_FILE, RunError, RunFolder, RunReader, Vacated};
 
 use crate::args::PretrainArgs;
@@ -39,7 +40,7 @@ use crate::witness;
 
 /// Trains, or goes on with what an earlier start of the same command began.
 pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
-    let processes = Processes::find()?;
+    let processes = Processes::find(args.process_timeout)?;
     let ended = train(args, &processes);
     processes.end(ended)
 }
@@ -96,8 +97,11 @@ impl Command<'_> {
             let (host, workers) = (of_args.host(device)?, of_args.thread_count()?);
             report::of_run(&self.out, &report::Machine { device, host, workers, should_stop })
         };
-        if let Err(error) = write() {
-            output::note(&format!("no report: {error}"));
+        match write() {
+            Err(error) => output::note(&format!("no report: {error}")),
+            // The table of a run that has ended says it too.
+            Ok(page) if should_stop() => output::note(&format!("{} shows the run so far", text::shown(&page))),
+            Ok(_) => {}
         }
     }
 }
@@ -205,7 +209,7 @@ impl Command<'_> {
         if let Some(result) = conclusion::finished(&folder, &recipe)? {
             let what = if result.collapsed.is_some() { "collapsed" } else { "is finished" };
             output::note(&format!("{}: this run {what}; give another --out to train anew", text::shown(out)));
-            self.processes.told(word::END)?;
+            self.processes.told(word::END, Until::Limit)?;
             return ended.print(&result).map(Next::Ended);
         }
         folder.discard_result()?;
@@ -245,7 +249,7 @@ impl Command<'_> {
         if let Err(error) = folder.note_machine(&machine, RunReader::open(out)?.last_saved().unwrap_or(0)) {
             output::note(&format!("the machine is not written down: {error}"));
         }
-        self.processes.told(word::TRAIN)?;
+        self.processes.told(word::TRAIN, Until::Limit)?;
         let start = Start {
             device: &device.device,
             recipe: &recipe,
@@ -283,11 +287,11 @@ impl Command<'_> {
         match outcome {
             Outcome::Collapsed { since, .. } => match collapse::conclude(trainer, &recipe, since)? {
                 collapse::Next::Again(vacated) => {
-                    self.processes.told(word::AGAIN)?;
+                    self.processes.told(word::AGAIN, Until::Limit)?;
                     Ok(Next::Again(vacated))
                 }
                 collapse::Next::Ended(result) => {
-                    self.processes.told(word::END)?;
+                    self.processes.told(word::END, Until::Limit)?;
                     ended.print(&result).map(Next::Ended)
                 }
             },

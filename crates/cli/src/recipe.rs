@@ -4,20 +4,21 @@
 use std::sync::Arc;
 
 use data::Source;
-use ssl::recipe::{Facts, MethodName, RawRecipe, Recipe};
+use ssl::recipe::{BUILT_IN, Facts, MethodName, RawRecipe, Recipe};
 use train::run::Attempt;
 
 use crate::args::{RecipeArgs, SplitArg};
 use crate::error::CliError;
 use crate::images;
 
-/// The recipes of the built-in data, with their names: runs of minutes, where the rules for other data are made for hours.
-fn built_in(method: MethodName) -> (&'static str, &'static str) {
-    match method {
-        MethodName::Dino => (include_str!("../../../recipes/synthetic.toml"), "recipes/synthetic.toml"),
-        MethodName::Ibot => (include_str!("../../../recipes/synthetic-ibot.toml"), "recipes/synthetic-ibot.toml"),
-        MethodName::Msn => (include_str!("../../../recipes/synthetic-msn.toml"), "recipes/synthetic-msn.toml"),
-    }
+/// The recipes of the built-in data, with their places: runs of minutes, where the rules for other data are made for hours.
+fn built_in(method: MethodName) -> (&'static str, String) {
+    let (text, name) = match method {
+        MethodName::Dino => (include_str!("../../../recipes/synthetic.toml"), "synthetic"),
+        MethodName::Ibot => (include_str!("../../../recipes/synthetic-ibot.toml"), "synthetic-ibot"),
+        MethodName::Msn => (include_str!("../../../recipes/synthetic-msn.toml"), "synthetic-msn"),
+    };
+    (text, format!("{BUILT_IN}recipes/{name}.toml"))
 }
 
 impl RecipeArgs {
@@ -66,8 +67,8 @@ impl RecipeArgs {
         let file = match &self.recipe {
             Some(path) => RawRecipe::from_file(path)?,
             None if self.data == "synthetic" || self.data.starts_with("synthetic:seed=") => {
-                let (text, name) = built_in(command_line.method());
-                RawRecipe::from_toml(text, name)?
+                let (text, place) = built_in(command_line.method());
+                RawRecipe::from_toml(text, &place)?
             }
             None => RawRecipe::default(),
         };

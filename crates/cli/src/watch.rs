@@ -1,5 +1,7 @@
 //! `watch`: the pages of runs, served while they train.
 
+use std::io::ErrorKind;
+
 use report::watch::{Options, Watch, WatchError};
 
 use crate::args::WatchArgs;
@@ -13,9 +15,15 @@ pub fn run(args: &WatchArgs) -> Result<(), CliError> {
     }
     let folder = args.folder.clone();
     let options = Options { folder, host: args.host, port: args.port, may_stop: args.allow_stop };
-    let watch = Watch::bind(&options).map_err(|error| match (error, args.port) {
-        (source @ WatchError::Bind { .. }, Some(port)) => CliError::Port { port, source },
-        (error, _) => error.into(),
+    let watch = Watch::bind(&options).map_err(|error| match error {
+        WatchError::Bind { source, address } if source.kind() == ErrorKind::AddrNotAvailable => {
+            let advice = "--host takes an address of this machine";
+            CliError::Address { source: WatchError::Bind { source, address }, advice }
+        }
+        source @ WatchError::Bind { .. } if args.port.is_some() => {
+            CliError::Address { source, advice: "Leave --port out to take a free one" }
+        }
+        error => error.into(),
     })?;
     if !args.host.is_loopback() {
         let stop = if args.allow_stop { " The token goes over the network as plain text." } else { "" };

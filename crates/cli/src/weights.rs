@@ -11,7 +11,7 @@ use model::weights::{
 use ssl::recipe::{self, Recipe};
 use ssl::setup::vit_config;
 use tensor::Device;
-use train::run::{BACKBONE_FILE, Checkpoint, Damage, RunReader, RunResult, is_run};
+use train::run::{BACKBONE_FILE, Checkpoint, Damage, RunError, RunReader, RunResult, is_run};
 
 use crate::args::NetworkArgs;
 use crate::description;
@@ -56,6 +56,8 @@ pub fn load_quietly(path: &Path, asked: &NetworkArgs, device: &Device) -> Result
         let checkpoint = run.checkpoint(path)?;
         let checkpoint = checkpoint.map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
         of_checkpoint(checkpoint, &recipe::of_run(&run)?, asked, device)
+    } else if let Err(of_runs @ RunError::HoldsRuns { .. }) = RunReader::open(path) {
+        Err(of_runs.into())
     } else {
         refuse_damaged_backbone(path)?;
         of_file(path, asked, device)

@@ -4,6 +4,7 @@ use data::BadSample;
 use ssl::method;
 use ssl::pretraining::{Extras, Start};
 use train::home::Witness;
+use train::reduce::Until;
 use train::run::{RunFolder, RunReader};
 use train::{Monitor, NoEvaluation, Outcome, Progress};
 
@@ -17,7 +18,8 @@ pub fn run(command: &Command<'_>) -> Result<u8, CliError> {
     let stop = Stop::listen_silently()?;
     loop {
         let recipe = command.recipe_after(&RunFolder::attempts_in(&command.out)?)?;
-        if command.processes.told(word::END)? == word::END {
+        // The first one opens the folder and whatever it evaluates on, takes a census of the images, looks for copies.
+        if command.processes.told(word::END, Until::Done)? == word::END {
             return Ok(0);
         }
         let reduce = command.processes.reduce();
@@ -35,7 +37,7 @@ pub fn run(command: &Command<'_>) -> Result<u8, CliError> {
         let mut trainer = start.join(Witness::new(RunReader::open(&command.out)?), &mut monitor)?;
         let outcome = trainer.run(&mut monitor, &mut NoEvaluation, &|| stop.requested())?;
         let is_over = !matches!(outcome, Outcome::Collapsed { .. });
-        if is_over || command.processes.told(word::END)? == word::END {
+        if is_over || command.processes.told(word::END, Until::Done)? == word::END {
             return Ok(0);
         }
     }

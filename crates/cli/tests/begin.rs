@@ -159,6 +159,30 @@ fn a_run_begins_with_networks_heads_and_centre_of_another_one() {
 }
 
 #[test]
+fn the_recipe_of_the_built_in_images_gives_way_to_the_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (source(), folder.path().join("run"));
+    let mut command = common::program();
+    command.args([
+        "pretrain",
+        "--data",
+        "synthetic",
+        "--device",
+        "cpu",
+        "--set",
+        "checkpoint_minutes=0",
+        "--no-report",
+    ]);
+    command.arg("--init").arg(source).arg("--out").arg(&out).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = std::cell::RefCell::new(command.spawn().unwrap());
+    let has_ended = || child.borrow_mut().try_wait().unwrap().is_some();
+    wait_until("it trains", || newest_step(&out) > 0 || has_ended());
+    assert!(newest_step(&out) > 0, "it was refused, though nobody has asked for what contradicts the weights");
+    child.borrow_mut().kill().unwrap();
+    child.borrow_mut().wait().unwrap();
+}
+
+#[test]
 fn what_contradicts_the_weights_is_refused_with_both() {
     let folder = tempfile::tempdir().unwrap();
     let (weights, out) = (source().join("backbone.safetensors"), folder.path().join("run"));

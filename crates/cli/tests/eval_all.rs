@@ -67,7 +67,15 @@ fn results_are_those_of_the_single_commands_and_are_computed_once() {
     // One pass over the training images and one over the held-out ones for all protocols, and the network is loaded once.
     assert_eq!(first.err.matches("weights: ").count(), 1, "{}", first.err);
     let page = fs::read_to_string(out.join("index.html")).unwrap();
-    assert!(page.contains("dino-vmf eval knn --weights=") && page.contains("data:image/png;base64,"));
+    assert!(page.contains("dino-vmf eval knn --weights=") && !page.contains("<script"));
+    // Unique prototypes, the largest set, kappa; and accuracies by precision.
+    assert_eq!(page.matches("<svg class=\"chart\"").count(), 4);
+    // Of each image itself, the mean over heads and the heads; maps have a pixel for each patch.
+    let maps = page.matches("<img src=\"data:image/png;base64,").count();
+    assert!(
+        maps >= 6 && maps.is_multiple_of(6) && page.matches("<img src=\"data:image/jpeg;base64,").count() == 6,
+        "{maps}"
+    );
     let picture = found["results"]["attention"]["images"][0][1].as_str().unwrap();
     assert!(picture.ends_with("-mean.png") && out.join("attention").join(picture).is_file(), "{picture}");
 
@@ -135,7 +143,11 @@ fn what_cannot_be_meant_is_refused_before_anything_is_computed() {
     let out = folder.path().join("results");
     assert_eq!(all(DATA, &out, &["--only=knn,nothing"]).code, Some(2));
     assert!(all("no/such/folder", &out, &[]).failed().contains("no/such/folder"));
+    // More neighbours than there are, which the protocol alone refuses, too.
+    let alone = run(&["eval", "knn", "--weights", weights(), "--device=cpu", "--data", DATA, "--k=5,101"]).failed();
+    assert_eq!(all(DATA, &out, &["--k=5,101"]).failed(), alone);
     assert!(!out.exists());
+    all(DATA, &folder.path().join("without"), &["--k=5,101", "--only=prototypes"]).succeeded();
     all(DATA, &out, &["--only=knn"]).succeeded();
     let other = "synthetic:train=50,test=20,size=16";
     let refused = all(other, &out, &["--only=knn"]).failed();

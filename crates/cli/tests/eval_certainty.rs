@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use common::{run, small, write_bmp};
-use safetensors::SafeTensors;
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
 const DATA: &str = "synthetic:train=60,test=40,size=16";
@@ -24,11 +25,24 @@ fn trained(more: &[&str]) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-static VMF: Run = LazyLock::new(|| trained(&["--prototypes", "vmf", "--centering", "probability"]));
-static DINO: Run = LazyLock::new(|| trained(&["--prototypes", "l2", "--centering", "logit"]));
+static VMF: Run =
+    LazyLock::new(|| trained(&["--prototypes", "vmf", "--centering", "probability", "--set", "head_batch_norm=false"]));
+static BATCH_NORM: Run =
+    LazyLock::new(|| trained(&["--prototypes", "vmf", "--centering", "probability", "--set", "head_batch_norm=true"]));
+static DINO: Run =
+    LazyLock::new(|| trained(&["--prototypes", "l2", "--centering", "logit", "--set", "head_batch_norm=false"]));
 
 fn weights(of: &'static Run) -> &'static str {
     of.1.to_str().unwrap()
+}
+
+/// Rows of numbers as NumPy stores them.
+fn write_npy(path: &str, width: usize, values: impl Iterator<Item = f32>) {
+    let values: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
+    let rows = values.len() / width / 4;
+    let shape = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {width}), }}\n");
+    let length = (shape.len() as u16).to_le_bytes();
+    fs::write(path, [b"\x93NUMPY\x01\x00", &length[..], shape.as_bytes(), &values].concat()).unwrap();
 }
 
 fn number(value: &Value) -> f64 {
@@ -48,7 +62,7 @@ fn keys(value: &Value) -> Vec<&str> {
 #[test]
 fn every_score_is_held_against_the_same_errors() {
     let found = certainty(&VMF, &["--data", DATA, "--json"]).json();
-    assert_eq!((&found["evaluation"]["name"], &found["evaluation"]["version"]), (&"certainty".into(), &1.into()));
+    assert_eq!((&found["evaluation"]["name"], &found["evaluation"]["version"]), (&"certainty".into(), &2.into()));
     assert_eq!((&found["protocol"], &found["test_images"]), (&"held-out".into(), &40.into()));
     assert!(
         found["weights_digest"].is_string() && found["data_digest"]["test"].is_string() && found["other"].is_null()
@@ -136,10 +150,7 @@ fn what_cannot_be_judged_is_refused_with_its_reason() {
     assert!(error.contains("nowhere"), "{error}");
     // Stored features that are broken, of another width, without labels, or of another network.
     let npy = |name: &str, width: usize, value: f32, table: &str| {
-        let shape = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': (8, {width}), }}\n");
-        let mut bytes = [b"\x93NUMPY\x01\x00", &(shape.len() as u16).to_le_bytes()[..], shape.as_bytes()].concat();
-        (0..8 * width).for_each(|i| bytes.extend((if i == width { value } else { 1.0 + i as f32 }).to_le_bytes()));
-        fs::write(path(name), bytes).unwrap();
+        write_npy(&path(name), width, (0..8 * width).map(|i| if i == width { value } else { 1.0 + i as f32 }));
         if !table.is_empty() {
             fs::write(path(name).replace(".npy", ".csv"), table).unwrap();
         }
@@ -255,4 +266,83 @@ fn features_have_their_certainty_beside_them_in_every_format() {
         run(&["features", "--weights", &backbone, "--data", DATA, "--certainty", "--out", &path("x.npy")]).failed();
     assert!(error.contains("no projection head"), "{error}");
     assert!(!Path::new(&path("x.npy")).exists());
+}
+
+/// The checkpoint of a run with heads whose first layer takes `inputs` values.
+fn with_inputs(of: &'static Run, inputs: usize, out: &str) {
+    let bytes = fs::read(format!("{}/checkpoints/step-00000003.safetensors", weights(of))).unwrap();
+    let mut said = SafeTensors::read_metadata(&bytes).unwrap().1.metadata().clone().unwrap();
+    said.remove("checksum");
+    let tensors = SafeTensors::deserialize(&bytes).unwrap().tensors();
+    let zeros = vec![0; 1 << 20];
+    let changed = tensors.iter().map(|(name, tensor)| match tensor.shape() {
+        [outputs, _] if name.ends_with("head.mlp.0.weight") => {
+            let shape = vec![*outputs, inputs];
+            (name, TensorView::new(Dtype::F32, shape, &zeros[..4 * outputs * inputs]).unwrap())
+        }
+        _ => (name, tensor.clone()),
+    });
+    fs::write(out, safetensors::serialize(changed, Some(said)).unwrap()).unwrap();
+}
+
+#[test]
+fn a_head_of_another_width_than_its_backbone_is_refused_by_all_that_use_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for inputs in [63, 65] {
+        let misfit = path("misfit.safetensors");
+        with_inputs(&VMF, inputs, &misfit);
+        let words = format!("its MLP takes {inputs} values, and the backbone gives 64");
+        let how = ["--weights", &misfit, "--data", DATA, "--prototypes=vmf", "--tau=0.07", "--device=cpu"];
+        let out = path("x.npy");
+        for command in [
+            &["features", "--certainty", "--out", &out][..],
+            &["eval", "certainty"],
+            &["eval", "precision"],
+            &["eval", "prototypes"],
+        ] {
+            let error = run(&[command, &how].concat()).failed();
+            assert!(error.contains(&words), "{command:?}: {error}");
+        }
+        assert!(!Path::new(&out).exists());
+    }
+}
+
+#[test]
+fn a_head_that_describes_nothing_is_refused_before_images_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::create_dir(path("photos")).unwrap();
+    fs::write(path("photos/broken.png"), b"\x89PNG\r\n\x1a\n and nothing else").unwrap();
+    // So small that |w| / tau is infinite.
+    let how = ["--data", &path("photos"), "--certainty", "--tau=1e-320", "--out", &path("x.npy"), "--device=cpu"];
+    let error = run(&[&["features", "--weights", weights(&VMF)], &how[..]].concat()).failed();
+    assert!(error.contains("kappa = inf"), "{error}");
+}
+
+#[test]
+fn batch_norm_does_not_make_other_images_like_these() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let value = |i: usize| ((i * i + 7 * i) % 101) as f32 / 50.0 - 1.0;
+    for (name, rows) in [("train", 0..12), ("test", 12..18)] {
+        write_npy(&path(&format!("{name}.npy")), 64, (64 * rows.start..64 * rows.end).map(value));
+        fs::write(path(&format!("{name}.csv")), format!("label\n{}", "0\n1\n".repeat(rows.len() / 2))).unwrap();
+    }
+    // Each of the six test images as the only one of another data set has its own place among the six.
+    let mut places: [Vec<f64>; 2] = Default::default();
+    for row in 12..18 {
+        write_npy(&path("other.npy"), 64, (64 * row..64 * (row + 1)).map(value));
+        let files = ["--train", &path("train.npy"), "--test", &path("test.npy"), "--other", &path("other.npy")];
+        let found = certainty(&BATCH_NORM, &[&files[..], &["--json"]].concat()).json();
+        for (places, score) in places.iter_mut().zip(["entropy", "log_density"]) {
+            places.push(6.0 * number(&found["scores"][score]["auroc"]));
+        }
+    }
+    for mut places in places {
+        places.sort_by(f64::total_cmp);
+        // Half a place is that of an image beside itself, which rounding may decide.
+        let is_near = |(place, i): (&f64, usize)| (place - (i as f64 + 0.5)).abs() < 0.51;
+        assert!(places.iter().zip(0..).all(is_near), "{places:?}");
+    }
 }

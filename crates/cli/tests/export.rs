@@ -156,7 +156,7 @@ fn flags_that_mean_nothing_are_refused_with_the_reason() {
     let message = export(run_folder(), "hf", &out, &["--image-size", "32"]).failed();
     assert!(message.contains("applies to --to onnx alone"), "{message}");
     let message = export(&fixture("hf_vit"), "onnx", &folder.path().join("x.onnx"), &["--heads"]).failed();
-    assert!(message.contains("only the folder of a run"), "{message}");
+    assert!(message.contains("only a run says how its prototypes were used"), "{message}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use common::{run, small, small_command, stop_early, write_bmp};
 
@@ -28,7 +28,9 @@ fn a_run_ends_with_a_page_that_asks_for_nothing() {
     assert!(said.contains("report.html: open it in a browser"), "{said}");
     let page = read(&out.join("report.html"));
     assert!(page.contains("class=\"verdict") && page.contains("<b>finished</b>"), "not of a run that trains");
-    for title in ["kNN top-1", "Loss = divergence", "Prototypes in use", "Learning rate", "Images a second"] {
+    for title in
+        ["kNN top-1", "Loss = divergence", "Prototypes that the teacher chose", "Learning rate", "Images a second"]
+    {
         assert!(page.contains(title), "{title}");
     }
     assert!(page.contains("given: --epochs") && page.contains("derived: "), "the recipe with its reasons");
@@ -38,6 +40,15 @@ fn a_run_ends_with_a_page_that_asks_for_nothing() {
     }
     assert!(!page.contains("There is nothing to show here"), "every section has its pictures");
     assert_eq!((page.matches("<circle class=\"g").count(), page.matches("class=\"row\"").count()), (24, 12));
+    let (_, command) =
+        page.split_once("<code class=\"command\">dino-vmf ").expect("so short a run is advised to be longer");
+    let mut words: Vec<&str> = command.split_once('<').unwrap().0.split(' ').collect();
+    let [.., epochs, "--out", beside] = &mut words[..] else { panic!("{words:?}") };
+    let beside = PathBuf::from(*beside);
+    *epochs = "2";
+    run(&words).succeeded();
+    let weights = |run: &Path| fs::read(run.join("backbone.safetensors")).unwrap();
+    assert!(weights(&beside) == weights(&out), "what was given is given again");
     for outside in ["http:", "https:", "src=\"/", "@import", "url("] {
         let found = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!found.contains(outside), "{outside}");
@@ -125,10 +136,20 @@ fn figures_are_drawn_with_their_numbers_beside_them() {
     run(&["figure", "curves", &path("a"), &path("b"), "--out", &path("knn.svg")]).succeeded();
     let csv = read(Path::new(&path("knn.csv")));
     assert!(
-        csv.starts_with("epoch,a and 1 more seed,\"a and 1 more seed, least\",\"a and 1 more seed, largest\"\n"),
+        csv.starts_with("epoch,a and 1 more run,\"a and 1 more run, least\",\"a and 1 more run, largest\"\n"),
         "{csv}"
     );
     assert_eq!(csv.lines().count(), 4, "one line for both seeds, three epochs: {csv}");
+    // A seed without a value yet does not take the others away; nor are two runs of one name one.
+    fs::create_dir_all(path("elsewhere/a")).unwrap();
+    for file in ["config.toml", "identity.json"] {
+        fs::copy(path(&format!("a/{file}")), path(&format!("elsewhere/a/{file}"))).unwrap();
+    }
+    let with = run(&["figure", "curves", &path("a"), &path("b"), &path("elsewhere/a"), "--out", &path("w.svg")]);
+    let with = with.succeeded();
+    assert!(with.err.contains("has logged no knn_top1 yet, and is left out"), "{}", with.err);
+    let named = read(Path::new(&path("w.csv")));
+    assert!(named.starts_with(&format!("epoch,{} and 1 more run", path("a"))) && named.lines().count() == 4, "{named}");
     for kind in ["circle", "normalizer"] {
         let out = path(&format!("{kind}.png"));
         run(&["figure", kind, "--out", &out]).succeeded();
@@ -138,7 +159,10 @@ fn figures_are_drawn_with_their_numbers_beside_them() {
         run(&["figure", kind, "--out", &out, "--force"]).succeeded();
     }
     assert!(run(&["figure", "circle", "--out", &path("c.gif")]).failed().contains(".svg or .png"));
-    assert!(run(&["figure", "normalizer", "--dimensions", "4", "--out", &path("n.svg")]).failed().contains("4"));
+    let small = run(&["figure", "normalizer", "--dimensions", "4", "--out", &path("n.svg")]);
+    assert!(small.code == Some(2) && small.err.contains("16..=65536"), "{}", small.err);
+    let others = run(&["report", &path("a"), &path("b"), "--out", &path("page.txt")]).failed();
+    assert!(others.contains("must end in .html"), "{others}");
     let none = run(&["figure", "curves", &path("a"), "--key", "nothing", "--out", &path("k.svg")]).failed();
     assert!(none.contains("no run has logged `nothing`"), "{none}");
     // The same figure in the other format, whose numbers are there; and another figure, whose numbers would replace them.
@@ -269,7 +293,7 @@ fn duplicates_and_the_void_set_are_those_of_the_evaluation() {
     let (members, cosine) = (void["members"].as_u64().unwrap(), void["cosine_with_mean"].as_f64().unwrap());
     assert!(page.contains(&format!("{members} prototypes point away from the images")), "{void}");
     assert!(page.contains(&format!("(cosine with the images&#39; mean {cosine:.2})")), "{void}");
-    assert!(page.contains("prototypes in use are") && page.contains("these are of it"), "duplicates");
+    assert!(page.contains("prototypes that these images chose are") && page.contains("these are of it"), "duplicates");
     assert!(page.contains("<figure class=\"unused\">"), "no image chose the void ones");
 }
 

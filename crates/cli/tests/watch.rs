@@ -36,8 +36,12 @@ fn a_folder_or_a_port_that_cannot_be_had_is_refused() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let message = run(&["watch", here, "--port", &port]).failed();
-    assert!(message.contains(&format!("--port {port}")) && message.contains("Leave --port out"), "{message}");
-    assert!(run(&["watch", here, "--host", "192.0.2.1"]).failed().contains("192.0.2.1"), "which is nobody's");
+    assert!(message.contains(&format!(":{port} ")) && message.contains("Leave --port out"), "{message}");
+    let nobodys = run(&["watch", here, "--host", "192.0.2.1", "--port", "8055"]).failed();
+    assert!(
+        nobodys.contains("192.0.2.1:8055") && nobodys.contains("--host takes an address of this machine"),
+        "{nobodys}"
+    );
     assert_eq!(run(&["watch", here, "--host", "localhost"]).code, Some(2), "an address is wanted");
 }
 

@@ -59,6 +59,12 @@ pub enum EvalError {
         /// The image.
         name: String,
     },
+    /// The logits of an image have a NaN or an infinity.
+    #[error("what the head says of {name} is not finite: its prototypes are broken")]
+    NotDescribed {
+        /// The image.
+        name: String,
+    },
     /// A video data set, or masks for it.
     #[error(transparent)]
     Video(#[from] crate::video::VideoError),

@@ -241,7 +241,8 @@ pub fn after_norm(network: Network<'_>, before: &Features) -> Result<Features, E
     assert_eq!(dim, network.vit.config().dim, "the class token of one block");
     let mut after = Features { values: Vec::with_capacity(before.values.len()), ..before.clone_without_values() };
     for rows in before.values.chunks(ROWS * dim) {
-        let tokens = device.from_f32(&[rows.len() / dim, dim], rows);
+        // They are rows of the residual stream, which on a GPU may be of another type than activations.
+        let tokens = device.residual_from_f32(&[rows.len() / dim, dim], rows);
         after.values.extend(network.vit.final_norm(network.weights, &tokens).to_f32());
         device.finish()?;
     }

@@ -136,6 +136,16 @@ fn threads_change_no_bit_and_what_cannot_be_described_is_refused() {
     let endless = identity_head(&one, features.dim, &directions, &vec![f64::INFINITY; lengths.len()]);
     let refused = Describer::new(&endless, PrototypeKind::Vmf, 0.07, &one);
     assert!(matches!(refused, Err(EvalError::Distribution(_))));
+    // No number is no certainty, in whichever of the prototypes it is.
+    for prototype in [0, 5] {
+        let mut broken = directions.clone();
+        broken[prototype * features.dim] = f64::NAN;
+        let head = identity_head(&one, features.dim, &broken, &lengths);
+        for kind in [PrototypeKind::Vmf, PrototypeKind::Plain] {
+            let error = described(&head, kind, &features, &one).unwrap_err();
+            assert!(error.to_string().contains("what the head says of image 0 is not finite"), "{error}");
+        }
+    }
     let describer = Describer::new(&head, PrototypeKind::Vmf, 0.07, &one).unwrap();
     let stopped = describer.describe(&features, &one, &mut |_, _| ControlFlow::Break(()));
     assert!(matches!(stopped, Err(EvalError::Stopped)));

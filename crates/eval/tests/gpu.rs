@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use eval::{Features, Network, Preparation, extract};
+use eval::{Features, Network, Pooling, Preparation, after_norm, extract};
 use model::{Arch, Layout, Vit, VitConfig};
 use tensor::ops::{PixelData, Pixels};
-use tensor::{CudaOptions, CudaPrecision, DType, Device};
+use tensor::{CudaOptions, CudaPrecision, DType, Device, ResidualPrecision};
 
 /// Features of the same images by the same network.
 fn features(device: &Device) -> Features {
@@ -16,6 +16,33 @@ fn features(device: &Device) -> Features {
     let source = data::open("synthetic:train=40,size=96", data::Split::Train, 0).unwrap();
     let go_on = &mut |_| ControlFlow::Continue(());
     extract(network, &*source, &Preparation::Cover((96, 96)), &Default::default(), go_on).unwrap().features
+}
+
+#[test]
+fn the_class_token_before_the_norm_gives_the_one_after_it_whatever_the_stream_is_kept_in() {
+    if std::env::var_os("DINO_VMF_TEST_GPU").is_none() {
+        eprintln!("skipped: DINO_VMF_TEST_GPU is not set");
+        return;
+    }
+    for (precision, residual) in [
+        (CudaPrecision::F32, ResidualPrecision::F32),
+        (CudaPrecision::Bf16, ResidualPrecision::Bf16),
+        (CudaPrecision::Bf16, ResidualPrecision::F32),
+    ] {
+        let device = Device::cuda(CudaOptions { precision, residual, ..CudaOptions::default() }).unwrap();
+        let mut layout = Layout::default();
+        let vit = Vit::new(&mut layout, "", VitConfig::new(Arch::Tiny, 16, (96, 96), 3).unwrap());
+        let weights = layout.initial(&device, 3);
+        let source = data::open("synthetic:train=40,size=96", data::Split::Train, 0).unwrap();
+        let of = |norm| {
+            let pooling = Pooling { norm, ..Pooling::default() };
+            let network = Network { pooling, ..Network::new(&vit, &weights, &device) };
+            let go_on = &mut |_| ControlFlow::Continue(());
+            extract(network, &*source, &Preparation::Cover((96, 96)), &Default::default(), go_on).unwrap().features
+        };
+        let again = after_norm(Network::new(&vit, &weights, &device), &of(false)).unwrap();
+        assert_eq!(again, of(true), "{precision:?}, {residual:?}");
+    }
 }
 
 /// The largest distance of two features of an image, relative to their length.

@@ -4,6 +4,7 @@ mod common;
 
 use std::ops::ControlFlow;
 
+use eval::certainty::Describer;
 use eval::prototypes::{Directions, PrototypeKind, assign, assign_centred, exemplars, project};
 use eval::{EvalError, Features};
 use model::weights::{LoadedHead, NetworkRole, WeightsError, WeightsFile};
@@ -199,6 +200,31 @@ fn batch_norm_sees_thousands_of_images_whatever_their_order_by_class() {
     let mixed = project(&head, &Features::labelled(P, all_mixed, &vec![0; 2500]), &device).unwrap();
     let near = (0..2500).filter(|&i| apart(mixed.row(i), on_sphere.row(2 * i)) < 0.1).count();
     assert!(near > 2000, "statistics of a mixed part are those of all, about: {near}");
+}
+
+#[test]
+fn with_the_statistics_of_others_an_image_is_described_alone() {
+    let device = device(2);
+    let head = head_with_batch_norm(&device);
+    let mut stream = Key::new(10, Purpose::Bench).stream();
+    let (train, judged) = (images(&mut stream, 300), images(&mut stream, 40));
+    let describe = |describer: &Describer<'_>, features: &Features| {
+        let found = describer.describe(features, &device, &mut go_on).unwrap();
+        found.iter().map(|certainty| certainty.log_density.unwrap()).collect::<Vec<f64>>()
+    };
+    let describer = || Describer::new(&head, PrototypeKind::Vmf, 0.1, &device).unwrap();
+    let near = |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-3);
+    let by_train = describer().normalized_by(&train).unwrap();
+    let all = describe(&by_train, &judged);
+    let part: Vec<usize> = (5..9).collect();
+    assert!(near(&describe(&by_train, &judged.select(&part)), &all[5..9]));
+    assert!(!near(&describe(&describer(), &judged.select(&part)), &all[5..9]), "by the statistics of four");
+    // Those of the images themselves are what they have without.
+    assert!(near(&describe(&by_train, &train), &describe(&describer(), &train)));
+    let wide = Features::labelled(P + 1, vec![1.0; P + 1], &[0]);
+    assert!(matches!(describer().normalized_by(&wide), Err(EvalError::Width { .. })));
+    let none = Features { dim: P, ..Default::default() };
+    assert!(matches!(describer().normalized_by(&none), Err(EvalError::Empty { .. })));
 }
 
 /// A file with these tensors, whose elements count up.

@@ -28,7 +28,7 @@ pub use drop_path::DropPath;
 pub use head::{Head, HeadConfig};
 pub use io::{Kept, Masked, Readout, Tokens, VitInput};
 pub use layout::{Init, Layout, ParamSpec};
-pub use peers::{Alone, PeerError, Peers};
+pub use peers::{Alone, Awaited, PeerError, Peers};
 pub use projector::{Projected, Projector, ProjectorConfig};
 pub use prototypes::PrototypeLayer;
 pub use start::Start;

@@ -3,7 +3,30 @@
 //! A layer whose result depends on all rows of a batch (batch norm) has to know of the rows elsewhere. What the processes of a
 //! run do together besides, the training crate says; it is built on what is here.
 
+use std::fmt;
+
 use tensor::DeviceError;
+
+/// Processes that others wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// Their numbers; none where nobody knows them.
+    pub ranks: Vec<usize>,
+    /// For how long, in seconds.
+    pub seconds: u64,
+}
+
+impl fmt::Display for Awaited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers: Vec<String> = self.ranks.iter().map(usize::to_string).collect();
+        match numbers.as_slice() {
+            [] => f.write_str("some process")?,
+            [one] => write!(f, "process {one}")?,
+            [most @ .., last] => write!(f, "processes {} and {last}", most.join(", "))?,
+        }
+        write!(f, " {} not come for {} s", if numbers.len() > 1 { "have" } else { "has" }, self.seconds)
+    }
+}
 
 /// Why something that processes do together was not done.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -14,6 +37,9 @@ pub enum PeerError {
     /// The others cannot be reached any more.
     #[error("the processes of this run have lost each other: {0}")]
     Lost(String),
+    /// Some have not come to where the others wait.
+    #[error("{0}, which is longer than the others wait for it (--process-timeout)")]
+    Late(Awaited),
     /// The device on which something was to be put together.
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use ssl::health::{Course, Vitals};
-use ssl::recipe::{self, Recipe};
+use ssl::recipe::{self, Begin, Recipe};
 use train::run::{Activity, Attempt, MachineSince, RunError, RunReader, RunResult, RunState};
 
 use crate::history::History;
@@ -82,6 +82,15 @@ impl Tone {
     }
 }
 
+/// The same runs under names that tell them apart: their paths, where two folders have one name.
+pub fn told_apart(mut runs: Vec<Account>) -> Vec<Account> {
+    let is_clear = (1..runs.len()).all(|i| runs[..i].iter().all(|run| run.name != runs[i].name));
+    if !is_clear {
+        runs.iter_mut().for_each(|run| run.name = text::shown(&run.path).into_owned());
+    }
+    runs
+}
+
 /// Whether these runs were trained on the same images: without that, their numbers are of different tasks.
 pub fn are_of_same_images(runs: &[Account]) -> bool {
     let images = |run: &Account| (run.recipe.facts().images, run.recipe.facts().fingerprint);
@@ -146,6 +155,40 @@ impl Account {
         format!("{name}{vmf}")
     }
 
+    /// The command of the longer run that its judgement advises: what was given, without the length. None where none is
+    /// advised, or where it began with weights, of which its folder does not say where they were.
+    pub fn longer(&self) -> Option<String> {
+        let epochs = self.result.as_ref()?.advised_epochs?;
+        let data = self.recipe.source().filter(|_| self.recipe.begin() == Begin::Drawn)?;
+        // `.` has no name that another one could stand beside.
+        let path =
+            self.path.canonicalize().ok().filter(|_| self.path.file_name().is_none()).unwrap_or(self.path.clone());
+        let out = path.with_file_name(format!("{}-{epochs}-epochs", name_of(&path)));
+        let mut words = ["dino-vmf", "pretrain", "--data", data].map(str::to_owned).to_vec();
+        for setting in self.settings.iter().filter(|setting| setting.is_asked_for()) {
+            let (key, value) = (&setting.key, setting.value.trim_matches('"'));
+            match key.as_str() {
+                "epochs" | "knn_every" | "extension" | "extended_from" => {}
+                "method" => words.extend(["--method".to_owned(), value.to_owned()]),
+                _ => words.extend(["--set".to_owned(), format!("{key}={value}")]),
+            }
+        }
+        words.extend([
+            "--epochs".to_owned(),
+            epochs.to_string(),
+            "--out".to_owned(),
+            out.to_string_lossy().into_owned(),
+        ]);
+        Some(words.iter().map(|word| text::shell(word)).collect::<Vec<_>>().join(" "))
+    }
+
+    /// The images in a word: the name of their folder or file, `synthetic` for those built in.
+    pub fn data(&self) -> String {
+        let source = self.recipe.source().unwrap_or("-");
+        let path = text::path_of(source);
+        path.file_name().map_or_else(|| source.to_owned(), |name| text::shown(Path::new(name)).into_owned())
+    }
+
     /// The last accuracy of kNN in per cent, where there are labels.
     pub fn knn(&self) -> Option<f64> {
         let logged = || self.history.column("knn_top1").and_then(|column| column.last());
@@ -173,7 +216,7 @@ fn verdict(recipe: &Recipe, state: &RunState, result: Option<&RunResult>, last: 
     }
     let course = Course::of(recipe);
     let Some(record) = last else {
-        return Verdict { tone: Tone::Open, words: "Nothing is logged yet".to_owned() };
+        return Verdict { tone: Tone::Open, words: "No loss is logged yet".to_owned() };
     };
     let step = record["step"].as_u64().unwrap_or(0);
     let rank = record.get("feature_rank").and_then(Value::as_f64);
@@ -184,9 +227,12 @@ fn verdict(recipe: &Recipe, state: &RunState, result: Option<&RunResult>, last: 
         (None, RunState::Running { .. }) => {
             Verdict { tone: Tone::Open, words: "It is training, and nothing looks wrong".to_owned() }
         }
-        (None, _) => {
-            Verdict { tone: Tone::Open, words: format!("It stopped at step {step}, and nothing looked wrong") }
-        }
+        (None, _) => Verdict {
+            tone: Tone::Open,
+            words:
+                "It stopped before its end, and nothing looked wrong: the same command goes on from its last checkpoint"
+                    .to_owned(),
+        },
     }
 }
 

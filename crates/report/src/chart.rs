@@ -8,7 +8,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use crate::markup::{escape, script_data};
-use crate::scale::{Scale, shown};
+use crate::scale::{Scale, labels, shown};
 
 /// Size of the drawing, and the room around the plot, in its own units.
 const WIDTH: f64 = 460.0;
@@ -17,6 +17,8 @@ const LEFT: f64 = 58.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 34.0;
+/// Points of a line that are drawn one by one, at the most.
+const FEW: usize = 24;
 /// Lines that differ in colour; further ones repeat it, dashed otherwise.
 const COLORS: usize = 7;
 
@@ -60,7 +62,12 @@ impl Paint {
     /// A line's colour and dashes.
     fn stroke(self, i: usize) -> String {
         let dashes = ["", ";stroke-dasharray:7 3", ";stroke-dasharray:2 3", ";stroke-dasharray:9 3 2 3"];
-        format!("stroke:{}{}", self.color(i), dashes[(i / COLORS) % dashes.len()])
+        let dash = match self {
+            Paint::Page => i / COLORS,
+            // On paper there may be no colours, nor a pointer that tells lines apart which lie upon each other.
+            Paint::File => i,
+        };
+        format!("stroke:{}{}", self.color(i), dashes[dash % dashes.len()])
     }
 }
 
@@ -111,6 +118,12 @@ pub struct Chart {
     pub references: Vec<Reference>,
     /// Whether the values are drawn by their orders of magnitude.
     pub is_logarithmic: bool,
+    /// Whether the values are counts: their axis begins at zero, and its ticks are whole numbers.
+    pub is_count: bool,
+    /// Whether the axis of the places begins where the lines do, as that of thresholds, rather than at zero.
+    pub is_cut: bool,
+    /// How far apart the ticks of the places are, where round numbers are not what people count in: degrees.
+    pub places_every: Option<f64>,
 }
 
 /// Both axes of a chart.
@@ -141,10 +154,10 @@ impl Chart {
         // A reference far beyond the lines would press them flat; it is then left to the legend.
         let highest = lines.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let near = self.references.iter().map(|r| r.value).filter(|value| *value <= 2.5 * highest.abs());
-        let values: Vec<f64> = lines.iter().copied().chain(near).collect();
+        let zero = self.is_count.then_some(0.0);
+        let values: Vec<f64> = lines.iter().copied().chain(near).chain(zero).collect();
         let y = if self.is_logarithmic { Scale::logarithmic(values) } else { Scale::linear(values) };
-        let x = if ends.0 < ends.1 && ends.0 > 0.5 * ends.1 {
-            // Far from zero, as thresholds from 0.9 to 0.99 are: from there they would be pressed against the right.
+        let x = if self.is_cut && ends.0 < ends.1 {
             Scale::exact(ends.0, ends.1)
         } else if ends.0 <= ends.1 {
             Scale::exact(ends.0.min(0.0).max(ends.0 - ends.1), ends.1)
@@ -168,7 +181,10 @@ impl Chart {
     fn content(&self, paint: Paint) -> String {
         let axes = self.axes();
         let mut svg = String::new();
-        draw_axes(&mut svg, &axes, &self.across);
+        let places = self.places_every.map_or_else(|| axes.x.ticks(6), |step| axes.x.multiples(step));
+        let mut values = axes.y.ticks(5);
+        values.retain(|value| !self.is_count || value.fract() == 0.0);
+        draw_axes(&mut svg, &axes, (&places, &values), &self.across);
         for reference in &self.references {
             let (from, to, _) = axes.y.ends();
             if (from..=to).contains(&reference.value) {
@@ -179,20 +195,28 @@ impl Chart {
             }
         }
         for (i, series) in self.series.iter().enumerate() {
-            draw_series(&mut svg, &axes, paint, i, series);
+            draw_series(&mut svg, &axes, paint, (i, series), self.is_cut);
         }
         svg
     }
 
-    /// The rows that the legend of a file has: one line needs no name.
-    fn legend_rows(&self) -> usize {
-        if self.series.len() > 1 { self.series.len() } else { 0 }
-    }
-
     /// The chart as a part of a page: drawing, legend and data.
     pub(crate) fn figure(&self) -> String {
+        let data = format!("<script type=\"application/json\">{}</script>", script_data(&self.data()));
+        self.framed(&self.series, &data)
+    }
+
+    /// The same for a page without a script: a line alone needs no name, and where it ends is seen.
+    pub(crate) fn still(&self) -> String {
+        let named = if self.series.len() > 1 { &self.series[..] } else { &[] };
+        self.framed(named, "")
+    }
+
+    /// Drawing and legend, which has these lines, and what else belongs to them.
+    fn framed(&self, named: &[Series], more: &str) -> String {
         let mut legend = String::new();
-        for (i, series) in self.series.iter().enumerate() {
+        // A run that has not logged a number keeps its colour for the charts of others.
+        for (i, series) in named.iter().enumerate().filter(|(_, series)| !series.points.is_empty()) {
             let last = series.points.iter().rev().find(|(_, y)| y.is_finite()).map_or(f64::NAN, |(_, y)| *y);
             _ = write!(
                 legend,
@@ -207,11 +231,9 @@ impl Chart {
             _ = write!(legend, "<li class=\"against\">{label} <b>{value}</b></li>");
         }
         format!(
-            "<figure class=\"plot chart\"><figcaption>{}</figcaption>{}<ul>{legend}</ul>\
-             <script type=\"application/json\">{}</script></figure>\n",
+            "<figure class=\"plot chart\"><figcaption>{}</figcaption>{}<ul>{legend}</ul>{more}</figure>\n",
             escape(&self.title),
-            self.svg(),
-            script_data(&self.data())
+            self.svg()
         )
     }
 
@@ -251,7 +273,7 @@ fn is_drawn((x, y): &(f64, f64)) -> bool {
 
 /// Charts one below the other as a file of its own, on white, each with its title and legend.
 pub fn svg_file(charts: &[Chart]) -> String {
-    let height_of = |chart: &Chart| TITLE + HEIGHT + ROW * (chart.legend_rows() as f64 + 0.5);
+    let height_of = |chart: &Chart| TITLE + HEIGHT + ROW * (chart.series.len() as f64 + 0.5);
     let height: f64 = charts.iter().map(height_of).sum();
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\">\n\
@@ -265,7 +287,7 @@ pub fn svg_file(charts: &[Chart]) -> String {
             "<g transform=\"translate(0 {top:.1})\"><text class=\"title\" x=\"{LEFT}\" y=\"16\">{title}</text>"
         );
         _ = write!(svg, "<g transform=\"translate(0 {TITLE})\">{content}</g>");
-        for (i, series) in chart.series.iter().enumerate().take(chart.legend_rows()) {
+        for (i, series) in chart.series.iter().enumerate() {
             let y = TITLE + HEIGHT + ROW * (i as f64 + 0.5);
             let stroke = Paint::File.stroke(i);
             _ = write!(svg, "<path class=\"line\" style=\"{stroke}\" d=\"M{LEFT} {:.1}h18\"/>", y - 4.0);
@@ -277,25 +299,23 @@ pub fn svg_file(charts: &[Chart]) -> String {
     svg + "</svg>\n"
 }
 
-fn draw_axes(svg: &mut String, axes: &Axes, across: &str) {
+fn draw_axes(svg: &mut String, axes: &Axes, (places, values): (&[f64], &[f64]), across: &str) {
     let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
-    for tick in axes.y.ticks(5) {
+    for (&tick, text) in values.iter().zip(labels(values)) {
         let (_, y) = axes.at((0.0, tick));
         _ = write!(svg, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/>");
-        let text = shown(tick);
         _ = write!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>", LEFT - 6.0, y + 4.0);
     }
-    for tick in axes.x.ticks(6) {
+    for (&tick, text) in places.iter().zip(labels(places)) {
         let (x, _) = axes.at((tick, 0.0));
         _ = write!(svg, "<path class=\"grid\" d=\"M{x:.1} {bottom}v4\"/>");
-        let text = shown(tick);
         _ = write!(svg, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>", bottom + 16.0);
     }
     let (middle, below) = ((LEFT + right) / 2.0, HEIGHT - 4.0);
     _ = write!(svg, "<text x=\"{middle:.1}\" y=\"{below:.1}\" text-anchor=\"middle\">{}</text>", escape(across));
 }
 
-fn draw_series(svg: &mut String, axes: &Axes, paint: Paint, i: usize, series: &Series) {
+fn draw_series(svg: &mut String, axes: &Axes, paint: Paint, (i, series): (usize, &Series), is_cut: bool) {
     if series.band.len() > 1 {
         let edge = |of: fn(&(f64, f64, f64)) -> f64| series.band.iter().map(move |point| (point.0, of(point)));
         let upper = edge(|p| p.2).map(|p| axes.at(p));
@@ -316,11 +336,14 @@ fn draw_series(svg: &mut String, axes: &Axes, paint: Paint, i: usize, series: &S
         is_down = true;
     }
     _ = write!(svg, "<path class=\"line\" data-line=\"{i}\" style=\"{}\" d=\"{path}\"/>", paint.stroke(i));
-    // A line of one point has no length.
-    if let [(x, y)] = series.points.iter().filter(|point| is_drawn(point)).collect::<Vec<_>>()[..] {
-        let (x, y) = axes.at((*x, *y));
+    // A line of one point has no length; and where a few places were computed, they are seen.
+    let drawn: Vec<&(f64, f64)> = series.points.iter().filter(|point| is_drawn(point)).collect();
+    if drawn.len() == 1 || (is_cut && drawn.len() <= FEW) {
         let color = paint.color(i);
-        _ = write!(svg, "<circle class=\"dot\" style=\"fill:{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
+        for point in drawn {
+            let (x, y) = axes.at(*point);
+            _ = write!(svg, "<circle class=\"dot\" style=\"fill:{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
+        }
     }
 }
 
@@ -348,10 +371,16 @@ mod tests {
 
     #[test]
     fn places_far_from_zero_have_the_whole_width() {
-        let svg = chart(vec![(0.9, 0.0), (0.99, 8.0)]).svg();
+        let svg = Chart { is_cut: true, ..chart(vec![(0.9, 0.0), (0.99, 8.0)]) }.svg();
+        assert_eq!(svg.matches("<circle").count(), 2, "each threshold is seen");
         let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
         assert!(svg.contains(&format!("d=\"M{LEFT:.1} {bottom:.1}L{right:.1} {TOP:.1}\"")), "{svg}");
-        assert!(chart(vec![(3.0, 6.1), (10.0, 6.3)]).svg().contains(">0</text>"), "others begin at zero");
+        assert!(chart(vec![(9.0, 6.1), (10.0, 6.3)]).svg().contains(">0</text>"), "others begin at zero");
+        let counts = Chart { is_count: true, ..chart(vec![(0.0, 1.0), (10.0, 1.0)]) }.svg();
+        assert!(
+            counts.contains(">0</text>") && !counts.contains(">0.5</text>") && !counts.contains(">0.2</text>"),
+            "{counts}"
+        );
     }
 
     #[test]
@@ -372,6 +401,8 @@ mod tests {
         let figure = chart.figure();
         assert_eq!(figure.matches("<script").count(), 1, "its own data alone: {figure}");
         assert!(figure.contains("null"), "what is not finite");
+        let still = chart.still();
+        assert!(!still.contains("<script") && !still.contains("<li>") && still.contains("<svg"), "{still}");
         let empty = Chart::default();
         assert!(empty.is_empty() && empty.svg().ends_with("</svg>"));
         let file = svg_file(&[chart.clone(), chart]);

@@ -34,7 +34,7 @@ const AMONG_RUNS: [(&str, &str, bool); 13] = [
     ("Loss", "loss", false),
     ("Loss of class tokens", CLASS_LOSS, false),
     ("Loss of patches", "patch_loss", false),
-    ("Prototypes in use", "prototypes_in_use", false),
+    ("Prototypes that the teacher chose for its last views", "prototypes_in_use", false),
     ("Concentration kappa of the student's prototypes, median", "kappa_median", false),
     ("Effective rank of the features", "feature_rank", false),
     ("Norm of the gradient", "gradient_norm", true),
@@ -79,9 +79,9 @@ const CURVES: [Curves; 13] = [
         is_logarithmic: false,
     },
     Curves {
-        title: "Prototypes in use",
+        title: "Prototypes that the teacher chose for its last views",
         when: ALWAYS,
-        lines: &[("prototypes_in_use", "chosen at all"), ("usage_perplexity", "perplexity of their use")],
+        lines: &[("prototypes_in_use", "chosen at all"), ("usage_perplexity", "perplexity of the choice")],
         band: None,
         references: prototypes,
         is_logarithmic: false,
@@ -179,7 +179,7 @@ pub fn of_run(run: &Account) -> Vec<Chart> {
         }
         let (title, is_logarithmic) = (curves.title.to_owned(), curves.is_logarithmic);
         let references = (curves.references)(run);
-        Chart { title, across: "epoch".to_owned(), series, references, is_logarithmic }
+        Chart { title, across: "epoch".to_owned(), series, references, is_logarithmic, ..Default::default() }
     };
     CURVES.iter().filter(|curves| (curves.when)(run)).map(chart).filter(|chart| !chart.is_empty()).collect()
 }
@@ -190,8 +190,11 @@ pub fn of_runs(runs: &[Account]) -> Vec<Chart> {
     let chart = |&(title, key, is_logarithmic): &(&str, &str, bool)| {
         // The whole loss of a run without other parts is that of class tokens.
         let own = |run: &Account| if key == CLASS_LOSS && have_parts && !has_parts(run) { "loss" } else { key };
-        let series = runs.iter().filter_map(|run| line(run, own(run), &run.name)).collect();
-        Chart { title: title.to_owned(), across: "epoch".to_owned(), series, references: Vec::new(), is_logarithmic }
+        // An empty line where a run has not logged it: every run has one colour on the whole page.
+        let of = |run: &Account| line(run, own(run), &run.name).unwrap_or_else(|| Series::new(&run.name, Vec::new()));
+        let series = runs.iter().map(of).collect();
+        let (title, across) = (title.to_owned(), "epoch".to_owned());
+        Chart { title, across, series, is_logarithmic, ..Default::default() }
     };
     AMONG_RUNS.iter().map(chart).filter(|chart| !chart.is_empty()).collect()
 }

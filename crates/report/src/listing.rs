@@ -71,7 +71,7 @@ impl Listed {
             Ok(run) => {
                 let last = |key: &str| run.history.column(key).and_then(|column| column.last());
                 json!({
-                    "run": self.place, "state": run.state.word(), "method": run.method(),
+                    "run": self.place, "path": text::shown(&run.path), "state": run.state.word(), "method": run.method(),
                     "arch": run.recipe.arch().to_string(), "data": run.recipe.source(), "images": run.recipe.facts().images,
                     "epochs": run.recipe.epochs(), "step": run.step, "total_steps": run.recipe.total_steps(),
                     "loss": last("loss"), "knn_top1": run.knn(), "images_per_second": last("images_per_second"),

@@ -9,7 +9,7 @@ use crate::account::{Account, ReportError, are_of_same_images};
 use crate::chart::{self, Chart};
 use crate::curves;
 use crate::machine;
-use crate::markup::escape;
+use crate::markup::{escape, prose};
 use crate::pictures;
 use crate::scale::shown;
 use crate::settings::{From, Setting};
@@ -19,7 +19,8 @@ pub(crate) const SCRIPT: &str = include_str!("assets/page.js");
 /// How a page of this program begins, by which it is known from any other.
 pub const FIRST_LINE: &str = "<!doctype html><!-- dino-vmf report -->";
 /// Nothing is fetched, whatever stands in a page.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
+pub(crate) const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
 /// What begins a box for a table that may be wider than the page. It takes the focus, so that keys can move it.
 pub(crate) const SCROLL: &str = "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table\">";
@@ -82,11 +83,14 @@ fn of_runs(runs: &[Account], sections: &[Section]) -> String {
 
 /// What a run is, and first of all how it did.
 pub(crate) fn head(run: &Account, heading: &str) -> String {
-    let (tone, words) = (run.verdict.tone.word(), escape(&run.verdict.words));
+    let (tone, words) = (run.verdict.tone.word(), prose(&run.verdict.words));
     let facts = run.recipe.facts();
     let source = run.recipe.source().unwrap_or("images that are not named");
     let mut html = format!("<{heading}>{}</{heading}>\n", escape(&run.name));
     _ = writeln!(html, "<p class=\"verdict {tone}\"><b>{}</b><br>{words}</p>", run.state.word());
+    if let Some(command) = run.longer() {
+        _ = writeln!(html, "<p>The longer run: <code class=\"command\">{}</code></p>", escape(&command));
+    }
     _ = writeln!(
         html,
         "<p class=\"muted\">{} of {}/{} on {} of {} x {} pixels ({}), step {} of {}</p>",
@@ -121,13 +125,12 @@ pub(crate) fn tiles(run: &Account) -> String {
     }
     let last = |key: &str| run.history.column(key).and_then(|column| column.last());
     tiles.extend(last("loss").map(|loss| (shown(loss), "loss".to_owned())));
+    let of = text::thousands(run.recipe.out_dim() as u64);
     let used = last("prototypes_in_use");
+    tiles.extend(used.map(|used| (shown(used), format!("of {of} prototypes chosen of late by the teacher"))));
     tiles.extend(
-        used.map(|used| {
-            (shown(used), format!("of {} prototypes in use", text::thousands(run.recipe.out_dim() as u64)))
-        }),
+        last("images_per_second").map(|speed| (shown(speed.round()), "images a second, at the last record".to_owned())),
     );
-    tiles.extend(last("images_per_second").map(|speed| (shown(speed.round()), "images a second".to_owned())));
     tiles.push((format!("{:.0} %", 100.0 * run.progress()), "of its steps".to_owned()));
     let tile =
         |(value, label): &(String, String)| format!("<li><b>{}</b><span>{}</span></li>", escape(value), escape(label));
@@ -177,7 +180,7 @@ pub(crate) fn differences(runs: &[Account]) -> String {
     let mut row = |name: &str, values: Vec<Option<String>>| {
         if values.windows(2).any(|pair| pair[0] != pair[1]) {
             let cell = |value: &Option<String>| {
-                format!("<td class=\"value\">{}</td>", escape(value.as_deref().unwrap_or("none")))
+                format!("<td class=\"value\">{}</td>", escape(value.as_deref().unwrap_or("-")))
             };
             let cells: String = values.iter().map(cell).collect();
             _ = writeln!(rows, "<tr><td>{name}</td>{cells}</tr>");
@@ -216,7 +219,7 @@ pub(crate) fn summary(runs: &[Account]) -> String {
         _ = writeln!(
             rows,
             "<tr><td data-label=\"run\">{}</td><td data-label=\"state\">{}</td><td class=\"number\" data-label=\"kNN top-1, %\">{knn}</td>\
-             <td class=\"number\" data-label=\"loss\">{}</td><td class=\"number\" data-label=\"prototypes\">{}</td>\
+             <td class=\"number\" data-label=\"loss\">{}</td><td class=\"number\" data-label=\"prototypes chosen\">{}</td>\
              <td class=\"number\" data-label=\"rank\">{}</td><td data-label=\"verdict\">{}</td></tr>",
             escape(&run.name),
             run.state.word(),
@@ -228,7 +231,7 @@ pub(crate) fn summary(runs: &[Account]) -> String {
     }
     format!(
         "<h2>Where they are</h2>\n{SCROLL}<table class=\"summary\"><tr><th>run</th><th>state</th><th class=\"number\">kNN top-1, %</th>\
-         <th class=\"number\">loss</th><th class=\"number\">prototypes</th><th class=\"number\">rank</th><th>verdict</th></tr>\n\
+         <th class=\"number\">loss</th><th class=\"number\">prototypes chosen</th><th class=\"number\">rank</th><th>verdict</th></tr>\n\
          {rows}</table></div>\n"
     )
 }

@@ -2,11 +2,9 @@
 
 use std::fmt::Write;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-
+use crate::chart::{self, Chart};
 use crate::markup::escape;
-use crate::page::{FIRST_LINE, STYLE};
+use crate::page::{FIRST_LINE, STYLE, Section};
 
 /// Nothing is fetched and nothing is run, whatever stands in a page.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
@@ -27,15 +25,8 @@ pub struct Evaluated {
     pub command: String,
     /// Seconds that it took.
     pub seconds: f64,
-}
-
-/// Pictures that belong together: an image and what a network looks at in it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Looked {
-    /// What they show.
-    pub caption: String,
-    /// The pictures, PNG.
-    pub pictures: Vec<Vec<u8>>,
+    /// What is easier to see than to read.
+    pub charts: Vec<Chart>,
 }
 
 /// Everything on the page.
@@ -49,8 +40,8 @@ pub struct Results {
     pub evaluated: Vec<Evaluated>,
     /// Protocols without a result, and why.
     pub skipped: Vec<(String, String)>,
-    /// What the network looks at; shown behind the last protocol.
-    pub looked: Vec<Looked>,
+    /// Pictures, shown behind the last protocol.
+    pub pictures: Option<Section>,
 }
 
 /// The page.
@@ -63,20 +54,24 @@ pub fn page(results: &Results) -> String {
     for result in &results.evaluated {
         _ = write!(
             html,
-            "<h2 id=\"{0}\">{0}</h2>\n<pre>{1}</pre>\n<p class=\"muted\"><code>{2}</code></p>\n",
+            "<h2 id=\"{0}\">{0}</h2>\n<pre>{1}</pre>\n{2}<p class=\"muted\"><code>{3}</code></p>\n",
             escape(&result.name),
             escape(&result.table),
+            charts(&result.charts),
             escape(&result.command)
         );
     }
-    html += &gallery(&results.looked);
+    if let Some(Section { title, html: pictures }) = &results.pictures {
+        _ = write!(html, "<h2>{}</h2>\n{pictures}", escape(title));
+    }
     format!(
         "{FIRST_LINE}\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">\
-         <title>{} - dino-vmf</title><link rel=\"icon\" href=\"data:,\"><style>{STYLE}{}{MORE_STYLE}</style></head>\n\
+         <title>{} - dino-vmf</title><link rel=\"icon\" href=\"data:,\"><style>{STYLE}{}{}{MORE_STYLE}</style></head>\n\
          <body>\n{html}</body></html>\n",
         escape(&results.title),
+        chart::STYLE,
         crate::pictures::STYLE
     )
 }
@@ -88,44 +83,32 @@ fn summary(results: &Results) -> String {
         let (name, headline) = (escape(name), escape(headline));
         _ = writeln!(
             rows,
-            "<tr><td><a href=\"#{name}\">{name}</a></td><td>{headline}</td><td class=\"number\">{seconds:.1}</td></tr>"
+            "<tr><td data-label=\"protocol\"><a href=\"#{name}\">{name}</a></td><td data-label=\"result\">{headline}</td>\
+             <td class=\"number\" data-label=\"seconds\">{seconds:.1}</td></tr>"
         );
     }
     for (name, why) in &results.skipped {
         _ = writeln!(
             rows,
-            "<tr><td>{}</td><td class=\"muted\">left out: {}</td><td></td></tr>",
+            "<tr><td data-label=\"protocol\">{}</td><td class=\"muted\" data-label=\"result\">left out: {}</td><td></td></tr>",
             escape(name),
             escape(why)
         );
     }
     format!(
-        "<div class=\"scroll\"><table><tr><th>protocol</th><th>result</th><th class=\"number\">seconds</th></tr>\n{rows}</table></div>\n"
+        "<div class=\"scroll\"><table class=\"summary\"><tr><th>protocol</th><th>result</th><th class=\"number\">seconds</th></tr>\n{rows}</table></div>\n"
     )
 }
 
-fn gallery(looked: &[Looked]) -> String {
-    if looked.is_empty() {
-        return String::new();
-    }
-    let mut html = "<p>What the class token of the last block looks at: the image, and \
-                    the mean over heads.</p>\n<div class=\"looks\">\n"
-        .to_owned();
-    for Looked { caption, pictures } in looked {
-        let image = |png: &Vec<u8>| format!("<img alt=\"\" src=\"data:image/png;base64,{}\">", STANDARD.encode(png));
-        let pictures: String = pictures.iter().map(image).collect();
-        _ = writeln!(
-            html,
-            "<figure><div class=\"pair\">{pictures}</div><figcaption>{}</figcaption></figure>",
-            escape(caption)
-        );
-    }
-    html + "</div>\n"
+fn charts(charts: &[Chart]) -> String {
+    let drawn: String = charts.iter().filter(|chart| !chart.is_empty()).map(Chart::still).collect();
+    if drawn.is_empty() { drawn } else { format!("<div class=\"charts\">\n{drawn}</div>\n") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chart::Series;
 
     #[test]
     fn everything_is_on_the_page_and_nothing_is_read_as_markup() {
@@ -139,17 +122,23 @@ mod tests {
                 table: evil.clone(),
                 command: "dino-vmf eval knn '--data=a&b'".to_owned(),
                 seconds: 1.25,
+                charts: vec![
+                    Chart { title: evil.clone(), series: vec![Series::new("s", vec![(0.0, 1.0)])], ..Chart::default() },
+                    Chart::default(),
+                ],
             }],
             skipped: vec![("copies".to_owned(), evil.clone())],
-            looked: vec![Looked { caption: evil, pictures: vec![b"\x89PNG".to_vec(), vec![0]] }],
+            pictures: Some(Section::without(&evil, &evil)),
         };
         let page = page(&results);
         assert!(page.starts_with(FIRST_LINE));
         assert!(!page.contains("<script") && page.contains("&lt;script&gt;alert(1)"));
-        for there in ["top-1 53.00 %", "--data=a&amp;b", "left out: ", "data:image/png;base64,iVBORw==", "id=\"knn\""] {
+        for there in ["top-1 53.00 %", "--data=a&amp;b", "left out: ", "id=\"knn\""] {
             assert!(page.contains(there), "{there}");
         }
-        assert!(!page.contains("http:") && !page.contains("https:"), "the page asks for nothing");
-        assert!(!super::page(&Results::default()).contains("attention"));
+        assert_eq!(page.matches("<figure").count(), 1, "nothing is drawn of nothing");
+        let asked = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+        assert!(!asked.contains("http:") && !asked.contains("https:"), "the page asks for nothing");
+        assert!(!super::page(&Results::default()).contains("<figure"));
     }
 }

@@ -61,6 +61,17 @@ impl Scale {
         (self.from, self.to, self.is_logarithmic)
     }
 
+    /// The multiples of a step on a linear axis, ascending; the ends where there are too many of them or none.
+    pub fn multiples(&self, step: f64) -> Vec<f64> {
+        let first = (self.from / step - 1e-9).ceil() as i64;
+        let last = (self.to / step + 1e-9).floor() as i64;
+        // A range of a few ulps has no round numbers in it; its ends will do.
+        match (0..=1000).contains(&(last - first)) {
+            true => (first..=last).map(|i| i as f64 * step).collect(),
+            false => vec![self.from, self.to],
+        }
+    }
+
     /// About so many round numbers on it, ascending.
     pub fn ticks(&self, about: usize) -> Vec<f64> {
         let about = about.max(2) as f64;
@@ -69,15 +80,21 @@ impl Scale {
             let every = (f64::from(last - first) / about).ceil().max(1.0) as usize;
             return (first..=last).step_by(every).map(|power| 10f64.powi(power)).collect();
         }
-        let step = round_step((self.to - self.from) / about);
-        let first = (self.from / step - 1e-9).ceil() as i64;
-        let last = (self.to / step + 1e-9).floor() as i64;
-        // A range of a few ulps has no round numbers in it; its ends will do.
-        if !(0..=1000).contains(&(last - first)) {
-            return vec![self.from, self.to];
-        }
-        (first..=last).map(|i| i as f64 * step).collect()
+        self.multiples(round_step((self.to - self.from) / about))
     }
+}
+
+/// How ticks are written: as short as [`shown`] has them, with more digits where that is not where they are.
+pub(crate) fn labels(ticks: &[f64]) -> Vec<String> {
+    let short: Vec<String> = ticks.iter().copied().map(shown).collect();
+    let step = ticks.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::INFINITY, f64::min);
+    let is_there =
+        |text: &String, tick: f64| text.replace(',', "").parse().is_ok_and(|at: f64| (at - tick).abs() < 0.01 * step);
+    if short.iter().zip(ticks).all(|(text, &tick)| is_there(text, tick)) || step <= 0.0 || !step.is_finite() {
+        return short;
+    }
+    let decimals = (-step.log10()).ceil().clamp(0.0, 12.0) as usize;
+    ticks.iter().map(|tick| trimmed(&format!("{tick:.decimals$}")).to_owned()).collect()
 }
 
 fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
@@ -148,6 +165,15 @@ mod tests {
             assert!((2..=11).contains(&ticks.len()), "{values:?}: {ticks:?}");
             assert!(ticks.iter().all(|tick| (start - 1e-9..=end + 1e-9).contains(tick)));
         }
+    }
+
+    #[test]
+    fn ticks_say_where_they_are() {
+        let ticks = [0.9566, 0.95662, 0.95664, 0.95666];
+        assert_eq!(labels(&ticks), ["0.9566", "0.95662", "0.95664", "0.95666"]);
+        assert_eq!(labels(&[0.0, 0.5, 1.0]), ["0", "0.5", "1"]);
+        assert_eq!(labels(&[12_345.0, 12_345.5]), ["12345", "12345.5"]);
+        assert_eq!(labels(&[1e300, 1e300]).len(), 2, "a range without room for digits");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The settings of a run with the reasons that its `config.toml` gives for them: they stand there as comments.
 
-use ssl::recipe::Recipe;
+use ssl::recipe::{BUILT_IN, Recipe};
 
 /// Where a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,18 +28,32 @@ pub struct Setting {
     pub why: String,
 }
 
+impl Setting {
+    /// Whether somebody has asked for it, or a time for which the run was to last: what another run must be told. The
+    /// recipe of the built-in images is found again by itself.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        let is_found_again = self.why.strip_prefix("given: ").is_some_and(|place| place.starts_with(BUILT_IN));
+        (self.from == From::Given && !is_found_again) || self.why.starts_with(FITS)
+    }
+}
+
+/// What is said of a value that a time decided.
+const FITS: &str = "derived: fits into --minutes ";
+
 /// The settings of a recipe, with what the text that it was read from says of them.
 pub fn of(recipe: &Recipe, text: &str) -> Vec<Setting> {
     let lines: Vec<(&str, &str)> = text.lines().filter_map(explained).collect();
     let setting = |line: ssl::recipe::Line| {
         let why = lines.iter().find(|(key, _)| *key == line.key).map_or("", |(_, why)| *why);
-        let from = match why.split(':').next() {
-            Some("given") => From::Given,
-            Some("derived") => From::Derived,
-            Some("default") => From::Default,
-            _ => From::Unknown,
+        let (from, why) = match (why.split(':').next(), why.strip_prefix("given: --minutes ")) {
+            // Nobody asked for the value itself.
+            (_, Some(minutes)) => (From::Derived, format!("{FITS}{minutes}")),
+            (Some("given"), _) => (From::Given, why.to_owned()),
+            (Some("derived"), _) => (From::Derived, why.to_owned()),
+            (Some("default"), _) => (From::Default, why.to_owned()),
+            _ => (From::Unknown, why.to_owned()),
         };
-        Setting { key: line.key.to_owned(), value: line.value, from, why: why.to_owned() }
+        Setting { key: line.key.to_owned(), value: line.value, from, why }
     };
     recipe.explain().into_iter().map(setting).collect()
 }
@@ -76,6 +90,9 @@ mod tests {
         assert!(find("out_dim").why.contains("500 images"), "{}", find("out_dim").why);
         assert_eq!(find("student_temp").from, From::Default);
         assert!(settings.iter().all(|setting| setting.from != From::Unknown));
+        let fitted = of(&recipe, "epochs = 7  # given: --minutes 5");
+        let epochs = fitted.iter().find(|setting| setting.key == "epochs").unwrap();
+        assert_eq!((epochs.from, epochs.why.as_str()), (From::Derived, "derived: fits into --minutes 5"));
         assert!(of(&recipe, "").iter().all(|setting| setting.from == From::Unknown));
     }
 

@@ -51,6 +51,40 @@ fn runs_are_listed_shown_and_compared() {
 }
 
 #[test]
+fn the_report_of_a_run_is_shown_apart_from_the_server() {
+    let above = tempfile::tempdir().unwrap();
+    let folder = above.path().join("runs");
+    let page = format!("{}\n<html><script>alert(1)</script></html>", report::page::FIRST_LINE);
+    for name in ["deep/with it", "none", "other", "large", "linked"] {
+        run(&folder, name, &record(10, 6.5));
+    }
+    fs::write(folder.join("deep/with it/report.html"), &page).unwrap();
+    fs::write(folder.join("other/report.html"), "<script>alert(1)</script>").unwrap();
+    let mut large = page.clone();
+    large.push_str(&" ".repeat(17 << 20));
+    fs::write(folder.join("large/report.html"), large).unwrap();
+    fs::write(above.path().join("report.html"), &page).unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(above.path().join("report.html"), folder.join("linked/report.html")).unwrap();
+    let (address, _) = serve(&folder, false);
+    assert!(get(address, "/run/deep/with it".replace(' ', "%20").as_str()).contains("href=\"/report/deep/with%20it\""));
+    let report = get(address, "/report/deep/with%20it");
+    assert!(status(&report) == 200 && report.ends_with(&page), "{report}");
+    let policies: Vec<&str> = report.lines().filter(|line| line.starts_with("content-security-policy:")).collect();
+    assert_eq!(policies.len(), 1, "{policies:?}");
+    assert!(policies[0].contains("sandbox allow-scripts;") && !policies[0].contains("same-origin"), "{policies:?}");
+    assert!(policies[0].contains("default-src 'none'") && !policies[0].contains("connect-src"), "{policies:?}");
+    assert!(!get(address, "/run/none").contains("/report/"), "there is nothing to lead to");
+    for name in ["none", "other", "large", "linked", "nobody", "..", "deep/with%20it/.."] {
+        assert_eq!(status(&get(address, &format!("/report/{name}"))), 404, "{name}");
+    }
+    let mut events = Events::of(address, "/events/runs?run=none");
+    assert!(!events.next().to_string().contains("/report/none"));
+    fs::write(folder.join("none/report.html"), &page).unwrap();
+    events.until(|event| event.to_string().contains("/report/none"));
+}
+
+#[test]
 fn pages_are_told_when_a_log_grows_and_when_it_is_cut_back() {
     let folder = tempfile::tempdir().unwrap();
     run(folder.path(), "a", &record(10, 6.5));

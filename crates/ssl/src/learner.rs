@@ -4,7 +4,7 @@ use model::{ConfigError, DropPath, Layout, Start, Vit, VitConfig};
 use tensor::ops::Pixels;
 use tensor::{Device, ParamId, ParamSet, Tensor};
 use train::optimizer::{Optimizer, OptimizerOptions, StepValues};
-use train::reduce::{Alone, Reduce};
+use train::reduce::{Alone, Reduce, Share, Wire};
 use train::state::{SavedState, State, StateError};
 use train::step::{self, StepReport, Trained};
 use train::{Position, StepError};
@@ -32,6 +32,7 @@ pub struct Learner<M: Method + ?Sized = dyn Method> {
     pub method: Box<M>,
     views: ViewPlan,
     reduce: Box<dyn Reduce>,
+    wire: Wire,
     accumulate: usize,
 }
 
@@ -52,6 +53,10 @@ pub struct LearnerOptions {
     pub accumulate: usize,
     /// Whether only the input of each block is kept, and the rest recomputed in the backward pass.
     pub checkpoint_activations: bool,
+    /// How exactly gradients travel between processes.
+    pub wire: Wire,
+    /// Which part of every parameter this process keeps the moments of.
+    pub share: Share,
 }
 
 /// A learner that cannot be made.
@@ -121,9 +126,10 @@ impl<M: Method + ?Sized> Learner<M> {
         let (learning, depth) = (options.backbone, options.vit.depth);
         let treatment = |(i, spec)| learning.treatment(method.treatment(ParamId(i), spec), spec, depth);
         let treatments = specs.map(treatment).collect();
-        let optimizer = Optimizer::new(&student, treatments, options.optimizer);
-        let (device, accumulate, reduce) = (device.clone(), options.accumulate.max(1), Box::new(Alone));
-        Ok(Self { device, layout, vit, student, teacher, gradient, optimizer, method, views, reduce, accumulate })
+        let optimizer = Optimizer::new(&student, treatments, options.optimizer, options.share);
+        let (device, accumulate, reduce, wire) =
+            (device.clone(), options.accumulate.max(1), Box::new(Alone), options.wire);
+        Ok(Self { device, layout, vit, student, teacher, gradient, optimizer, method, views, reduce, wire, accumulate })
     }
 
     /// Begins with given weights in place of drawn ones, as far as they fit.
@@ -171,15 +177,17 @@ impl<M: Method + ?Sized> Learner<M> {
     }
 
     /// One iteration. Where a value is not finite nothing has changed; after a failure of the device nothing can be said
-    /// of its memory.
+    /// of its memory; where another process is lost in the middle of it, [`Learner::collect`] says whether there is still
+    /// something to save.
     pub fn step(&mut self, input: &StepInput<'_>, at: Position, values: &StepValues) -> Result<StepReport, StepError> {
         let device = self.device.clone();
         device.run(|| {
             let loss = self.compute_gradient(input, at, values.waiting_lr != 0.0);
-            let Self { layout, student, gradient, teacher, optimizer, reduce, .. } = self;
+            let Self { layout, student, gradient, teacher, optimizer, reduce, wire, .. } = self;
             let trained = Trained { layout, weights: student, gradient, teacher: Some(teacher) };
-            let report = step::complete(loss, trained, optimizer, values, &device, &mut **reduce)?;
-            self.method.end_step(report.loss, &mut *self.reduce)?;
+            let report = step::complete(loss, trained, optimizer, values, &device, &mut **reduce, *wire)?;
+            // The weights are of the next step by now, whatever the method keeps of this one.
+            self.method.end_step(report.loss, &mut *self.reduce).inspect_err(|_| self.optimizer.tear())?;
             Ok(report)
         })
     }
@@ -232,6 +240,16 @@ impl<M: Method + ?Sized> Learner<M> {
     pub fn teacher_features(&self, images: &[Pixels<'_>]) -> Result<Tensor, StepError> {
         let Self { device, vit, teacher, .. } = self;
         Ok(device.run(|| vit.features(teacher, device, images))?)
+    }
+
+    /// Brings together in the first process, before it saves, what the processes hold in parts. All of them come for it.
+    pub fn collect(&mut self) -> Result<(), StepError> {
+        Ok(self.optimizer.collect(&self.student, &mut *self.reduce)?)
+    }
+
+    /// Lets go of what was brought together.
+    pub fn release(&mut self) {
+        self.optimizer.release();
     }
 
     /// Names everything that a step changes.

@@ -160,6 +160,7 @@ mod tests {
     use tensor::ops::AdamW;
     use train::curve::Curve;
     use train::optimizer::OptimizerOptions;
+    use train::reduce::Share;
 
     const BATCH: usize = 12;
 
@@ -192,6 +193,8 @@ mod tests {
                 seed: 0,
                 accumulate: 1,
                 checkpoint_activations: false,
+                wire: Default::default(),
+                share: Share::WHOLE,
             },
             method,
         )

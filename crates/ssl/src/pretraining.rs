@@ -10,14 +10,14 @@ use tensor::Device;
 use train::feed::Fed;
 use train::home::Witness;
 use train::optimizer::{GradientReport, StepValues};
-use train::reduce::{Alone, Reduce};
+use train::reduce::{Alone, Reduce, Share};
 use train::run::{Record, RunFolder};
 use train::state::{SavedState, State, StateError};
 use train::{Condition, LoopOptions, Monitor, Position, StepError, StepRecord, TrainError, Trainable, Trainer};
 
 use crate::beginning::Beginning;
 use crate::health::{Course, Moment, RANK_ROWS, effective_rank};
-use crate::learner::{LearnError, Learner, StepInput};
+use crate::learner::{LearnError, Learner, LearnerOptions, StepInput};
 use crate::memory::{MemoryNeed, plan_and_reserve};
 use crate::method::MethodSpec;
 use crate::recipe::Recipe;
@@ -125,7 +125,9 @@ impl Start<'_> {
     ) -> Result<(Pretraining, LoopOptions, Arc<dyn Source>), PretrainError> {
         let Self { device, recipe, method, source, extras, reduce } = self;
         let Extras { evaluated, beginning, description } = extras;
-        let options = learner_options(recipe).map_err(LearnError::from)?;
+        let share =
+            if recipe.shard_optimizer() { Share { number: reduce.rank(), of: reduce.ranks() } } else { Share::WHOLE };
+        let options = LearnerOptions { share, ..learner_options(recipe).map_err(LearnError::from)? };
         let mut run = loop_options(recipe);
         run.loader.shard = Shard { number: reduce.rank(), of: reduce.ranks() };
         run.loader.batch_size = share_of_batch(recipe.batch_size(), reduce.ranks())?;
@@ -136,7 +138,7 @@ impl Start<'_> {
         if let Some(plan) = plan_and_reserve(device, &need)? {
             monitor.say(&plan.in_words());
         }
-        let mut pretraining = Pretraining { description, ..Pretraining::new(device, recipe, method)? };
+        let mut pretraining = Pretraining { description, ..Pretraining::new(device, recipe, method, &options)? };
         if let Some(beginning) = &beginning {
             let taken = pretraining.learner.begin_with(beginning);
             if is_new {
@@ -158,9 +160,13 @@ pub fn share_of_batch(batch: usize, processes: usize) -> Result<usize, PretrainE
 
 impl Pretraining {
     /// The beginning of a recipe's run.
-    pub(crate) fn new(device: &Device, recipe: &Recipe, method: &dyn MethodSpec) -> Result<Self, LearnError> {
-        let learner =
-            Learner::new(device, &learner_options(recipe)?, |layout, vit, device| method.build(layout, vit, device))?;
+    pub(crate) fn new(
+        device: &Device,
+        recipe: &Recipe,
+        method: &dyn MethodSpec,
+        options: &LearnerOptions,
+    ) -> Result<Self, LearnError> {
+        let learner = Learner::new(device, options, |layout, vit, device| method.build(layout, vit, device))?;
         Ok(Self {
             learner,
             schedules: Schedules::new(recipe),
@@ -233,6 +239,14 @@ impl Trainable for Pretraining {
         Ok(StepRecord { record, verdict: found.words, condition })
     }
 
+    fn collect(&mut self) -> Result<(), StepError> {
+        self.learner.collect()
+    }
+
+    fn release(&mut self) {
+        self.learner.release();
+    }
+
     fn save<'a>(&'a self, state: &mut State<'a>) {
         self.learner.save(state);
         if !self.description.is_empty() {
@@ -260,7 +274,8 @@ mod tests {
         let facts = Facts { images: 30, height: 16, width: 16, labelled: false, fingerprint: 0 };
         let recipe = RawRecipe::from_toml(text, "test").unwrap().resolve(&facts).unwrap();
         let device = Device::cpu(Default::default()).unwrap();
-        let pretraining = Pretraining::new(&device, &recipe, &*method::of(&recipe)).unwrap();
+        let pretraining =
+            Pretraining::new(&device, &recipe, &*method::of(&recipe), &learner_options(&recipe).unwrap()).unwrap();
 
         // Image 7 could not be read, and image 20 took its place.
         let group =

@@ -7,11 +7,12 @@ use data::views::MultiCrop;
 use model::{ConfigError, Extras, HeadConfig, VitConfig};
 use tensor::ops::AdamW;
 use train::optimizer::OptimizerOptions;
+use train::reduce::{Share, Wire};
 use train::{LoopOptions, Patience};
 
 use crate::layer_decay::BackboneLearning;
 use crate::learner::LearnerOptions;
-use crate::recipe::{Begin, MethodName, OnCollapse, Recipe};
+use crate::recipe::{Begin, GradientWire, MethodName, OnCollapse, Recipe};
 
 /// Batches prepared ahead.
 pub(crate) const PREFETCH: usize = 4;
@@ -60,6 +61,11 @@ pub fn learner_options(recipe: &Recipe) -> Result<LearnerOptions, ConfigError> {
         seed: recipe.seed(),
         accumulate: recipe.accumulate(),
         checkpoint_activations: recipe.checkpoint_activations(),
+        wire: match recipe.gradient_wire() {
+            GradientWire::Exact => Wire::Exact,
+            GradientWire::Bf16 => Wire::Bf16,
+        },
+        share: Share::WHOLE,
     })
 }
 

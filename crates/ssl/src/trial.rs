@@ -33,7 +33,7 @@ pub fn seconds_per_step(
     // As many epochs as the most steps need.
     let epochs = MOST_STEPS.div_ceil(recipe.steps_per_epoch()) + 1;
     let mut feed = Feed::start(source, loader_config(recipe), device, (0, 0), epochs).map_err(TrainError::from)?;
-    let mut trained = Pretraining::new(device, recipe, &*method)?;
+    let mut trained = Pretraining::new(device, recipe, &*method, &options)?;
     // Batches that were made ahead while the network was built cost nothing and say nothing.
     let mut taken = 0;
     let mut begun = Instant::now();

@@ -3,12 +3,14 @@
 mod common;
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::parts::{BATCH, assert_same, learner, methods, take_step, train, weights};
+use common::parts::{BATCH, assert_same, learner, learner_of, methods, take_step, train, weights};
 use ssl::learner::Learner;
-use tensor::Precision;
+use tensor::{ParamSet, Precision};
 use train::StepError;
-use train::reduce::{PeerError, threads};
+use train::reduce::{Alone, PeerError, Peers, Recipient, Reduce, Share, Until, Wire, threads};
 
 /// Weight of KoLeo on the prototypes.
 const KOLEO: f64 = 0.1;
@@ -112,6 +114,100 @@ fn a_value_that_is_not_finite_in_one_process_ends_the_step_of_all() {
                 assert!(elsewhere || is_not_finite(broken), "{broken:?}");
                 assert_eq!(*again, outcomes[0].2, "they go on together");
             }
+        }
+    }
+}
+
+#[test]
+fn each_process_may_keep_the_optimizers_state_of_its_share_alone() {
+    for method in methods(true, KOLEO) {
+        for ranks in [2, 3] {
+            let shard = |rank| {
+                let share = Share { number: rank, of: ranks };
+                learner_of(&*method, Precision::F32, |options| options.share = share)
+            };
+            let whole = |_| learner(&*method, 1, Precision::F32);
+            let all = whole(0).optimizer().state_elements();
+            let tensors = whole(0).layout().specs().len();
+            for rank in 0..ranks {
+                let kept = shard(rank).optimizer().state_elements();
+                assert!(kept.abs_diff(all / ranks) <= 2 * tensors, "{kept} of {all} numbers in {ranks} processes");
+            }
+            let train = |make: &dyn Fn(usize) -> Learner| {
+                in_each(ranks, BATCH, make, |learner, images| train(learner, images, 5, |_| 1e-2))
+            };
+            assert_eq!(train(&shard), train(&whole), "{method:?} in {ranks} processes, bit for bit");
+        }
+    }
+}
+
+/// A process alone that counts how often gradients are added up.
+struct Counting(Arc<AtomicUsize>);
+
+impl Peers for Counting {
+    fn rank(&self) -> usize {
+        0
+    }
+
+    fn ranks(&self) -> usize {
+        1
+    }
+
+    fn gather(&mut self, here: &[f64]) -> Result<Vec<Vec<f64>>, PeerError> {
+        Alone.gather(here)
+    }
+}
+
+impl Reduce for Counting {
+    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Alone.sum(tensors, wire)
+    }
+
+    fn any(&mut self, here: bool, until: Until) -> Result<bool, PeerError> {
+        Alone.any(here, until)
+    }
+
+    fn told(&mut self, word: f64, until: Until) -> Result<f64, PeerError> {
+        Alone.told(word, until)
+    }
+
+    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
+        Alone.put_together(shares, to)
+    }
+}
+
+#[test]
+fn gradients_travel_once_a_step_in_however_many_parts_it_is_taken() {
+    for method in methods(false, KOLEO) {
+        for parts in [1, 3] {
+            let count = Arc::new(AtomicUsize::new(0));
+            let learner = learner(&*method, parts, Precision::F32).with_reduce(Box::new(Counting(count.clone())));
+            train(learner, 0..BATCH, 4, |_| 1e-3);
+            assert_eq!(count.load(Ordering::Relaxed), 4, "{parts} parts: {method:?}");
+        }
+    }
+}
+
+#[test]
+fn rounded_gradients_change_the_course_a_little_and_in_all_processes_alike() {
+    const IMAGES: usize = 24;
+    let rate = |step: u64| 1e-4 * step as f64 / 50.0;
+    let all = methods(false, 0.0);
+    // DINO-vMF, iBOT-vMF and MSN.
+    for method in [&all[2], &all[4], &all[5]] {
+        for ranks in [2, 4] {
+            let of = |wire| {
+                let make = |_| learner_of(&**method, Precision::F32, |options| options.wire = wire);
+                in_each(ranks, IMAGES, make, |learner, images| train(learner, images, 50, rate))
+            };
+            let (exact, rounded) = (of(Wire::Exact), of(Wire::Bf16));
+            assert!(rounded.iter().all(|course| *course == rounded[0]), "all hold the same weights, bit for bit");
+            assert_ne!(rounded[0].weights, exact[0].weights, "they were rounded");
+            let off = |(a, b): (&f64, &f64)| ((a - b) / b).abs();
+            let worst = rounded[0].losses.iter().zip(&exact[0].losses).map(off).fold(0.0, f64::max);
+            println!("{ranks} processes, gradients in bf16: losses within {worst:.1e}, {:.12}", format!("{method:?}"));
+            assert!(worst < 1e-3, "{worst:e} in {ranks} processes: {method:?}");
         }
     }
 }

@@ -390,6 +390,16 @@ impl Device {
         t
     }
 
+    /// The same for the residual stream.
+    ///
+    /// # Panics
+    /// When the number of values is not the shape's.
+    pub fn residual_from_f32(&self, shape: &[usize], values: &[f32]) -> Tensor {
+        let mut t = self.empty_residual(shape);
+        t.copy_from_f32(values);
+        t
+    }
+
     pub(crate) fn as_cpu(&self) -> &Cpu {
         match &*self.inner {
             Inner::Cpu(cpu) => cpu,

@@ -1,6 +1,6 @@
 //! AdamW against PyTorch's, step by step in double precision; the fixture comes from `tools/oracle/adamw_fixture.py`.
 
-use tensor::ops::{AdamW, ParameterUpdate, Teacher};
+use tensor::ops::{AdamW, ParameterUpdate, PartMoments, Teacher};
 use tensor::{CpuOptions, Device, ParamSet, Precision, ops};
 
 /// Lines of a name and numbers.
@@ -54,4 +54,48 @@ fn adamw_takes_the_steps_of_pytorch() {
         assert_equal(t, "teacher", &teacher, &average);
     }
     assert_eq!(t, 6, "all steps of the fixture were taken");
+}
+
+/// Numbers from -1 to 1 that follow from a seed.
+fn noise(device: &Device, lengths: &[usize], seed: u64) -> ParamSet {
+    let shapes: Vec<[usize; 1]> = lengths.iter().map(|&length| [length]).collect();
+    let mut set = ParamSet::zeros(device, shapes.iter().map(|shape| &shape[..]));
+    for (i, tensor) in set.tensors_mut().iter_mut().enumerate() {
+        let values = (0..tensor.len()).map(|j| ((seed * 31 + i as u64 * 7 + j as u64) as f64 * 0.731).sin());
+        tensor.copy_from_f64(&values.collect::<Vec<_>>());
+    }
+    set
+}
+
+fn bits(set: &ParamSet) -> Vec<u8> {
+    set.iter().flat_map(|tensor| tensor.to_le_bytes().into_owned()).collect()
+}
+
+#[test]
+fn a_step_in_parts_gives_the_bits_of_a_whole_one() {
+    let device = Device::cpu(CpuOptions { threads: Some(2), ..Default::default() }).unwrap();
+    // One that fills more than a task, and one that leaves a part empty.
+    let lengths = [70_001, 1, 40];
+    let (mut whole, mut teacher) = (noise(&device, &lengths, 1), noise(&device, &lengths, 2));
+    let (mut first, mut second) = (whole.zeros_like(), whole.zeros_like());
+    let (mut pieces, mut follower) = (whole.duplicate(), teacher.duplicate());
+    let cuts = |part: usize| lengths.map(|n| n * part / 3..n * (part + 1) / 3);
+    let lengths_of = |part: usize| cuts(part).map(|range| range.len());
+    let mut moments: Vec<_> = (0..3).map(|part| [0, 0].map(|_| noise(&device, &lengths_of(part), 0))).collect();
+    moments.iter_mut().flatten().for_each(ParamSet::clear);
+    let (adam, momentum) = (AdamW::default(), [0.9, 0.5, 1.0]);
+    for t in 1..=3 {
+        let gradient = noise(&device, &lengths, 100 + t);
+        let train = |decay, clip| ParameterUpdate::Train { lr: 0.01, decay, clip, t };
+        let updates =
+            [train(0.1, 0.7), train(0.0, 1.0), if t == 2 { ParameterUpdate::Freeze } else { train(0.2, 1.0) }];
+        let follows = Some(Teacher { weights: &mut teacher, momentum: &momentum });
+        ops::adamw_and_average(&mut whole, &gradient, &mut first, &mut second, &updates, &adam, follows);
+        for (part, [first, second]) in moments.iter_mut().enumerate() {
+            let moments = PartMoments { parts: &cuts(part), first, second };
+            ops::adamw_on_parts(&mut pieces, &gradient, moments, &updates, &adam);
+        }
+        ops::average(&pieces, Teacher { weights: &mut follower, momentum: &momentum });
+    }
+    assert!(bits(&pieces) == bits(&whole) && bits(&follower) == bits(&teacher), "bit for bit");
 }

@@ -1,8 +1,10 @@
 //! Numbers and names as they are shown to people: in messages, errors and reports.
 
 mod name;
+mod shell;
 
 pub use name::{escape_name, path_of, shown, unescape_name};
+pub use shell::shell;
 
 use std::borrow::Cow;
 

@@ -17,7 +17,8 @@ pub struct NotFinite {
     pub term: String,
 }
 
-/// A step that cannot be taken. Nothing that is trained has changed, except after a failure of the device.
+/// A step that cannot be taken. Nothing that is trained has changed, except after a failure of the device, or where another
+/// process was lost at the step's end: then [`Trainable::collect`](crate::Trainable::collect) fails.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
     /// Images that do not fit the network.

@@ -1,12 +1,16 @@
 //! AdamW with a treatment for each parameter: decayed or not, clipped by tensor or by the norm of all, frozen at first,
 //! waiting for others, pulled towards where it began, or trained by its logarithm; the teacher follows in the same pass.
+//!
+//! Of several processes each may keep the moments of its [`Share`] of every parameter and step that share alone (ZeRO-1: Rajbhandari
+//! et al. 2020); the new weights are put together, and from there on all compute the same bits as with all moments everywhere.
 
 use model::{Layout, ParamSpec};
-use tensor::ParamSet;
-use tensor::ops::{self, AdamW, ParameterUpdate, Teacher};
+use tensor::ops::{self, AdamW, ParameterUpdate, PartMoments, Teacher};
+use tensor::{ParamSet, Tensor};
 
-use crate::error::NotFinite;
+use crate::error::{NotFinite, StepError};
 use crate::logarithm::{self, Logarithms};
+use crate::reduce::{PeerError, Recipient, Reduce, Share};
 use crate::state::{SavedState, State, StateError};
 
 /// Added to a gradient's norm before it divides, as PyTorch and DINO do.
@@ -98,10 +102,16 @@ pub struct StepValues {
 pub struct Optimizer {
     options: OptimizerOptions,
     treatments: Vec<Treatment>,
+    /// Which part of every parameter the moments are of.
+    share: Share,
     /// First moment.
     first: ParamSet,
     /// Second moment.
     second: ParamSet,
+    /// Both moments of all parameters, in the process that writes, while it does and where it has only a share itself.
+    whole: Option<(ParamSet, ParamSet)>,
+    /// Whether a step has changed something and was never completed: there is nothing to save.
+    is_torn: bool,
     /// Steps that each parameter has seen.
     steps: Vec<u64>,
     /// Where the weights began, if they are pulled there. No step changes it.
@@ -120,16 +130,20 @@ pub struct GradientReport {
 }
 
 impl Optimizer {
-    /// Zero moments for parameters like these.
+    /// Zero moments for parameters like these, or for a share of each: in all processes that train together, each with its
+    /// own. On a GPU, which one process uses alone, all moments are kept.
     ///
     /// # Panics
     /// When there is not one treatment for each parameter.
-    pub fn new(like: &ParamSet, treatments: Vec<Treatment>, options: OptimizerOptions) -> Self {
+    pub fn new(like: &ParamSet, treatments: Vec<Treatment>, options: OptimizerOptions, share: Share) -> Self {
         assert_eq!(treatments.len(), like.len(), "one treatment for each parameter");
+        let on_gpu = like.tensors().first().is_some_and(|tensor| tensor.device().is_gpu());
+        let share = if on_gpu { Share::WHOLE } else { share };
         let steps = vec![0; like.len()];
         let is_pulled = options.pull > 0.0 && treatments.iter().any(|t| t.pulled);
         let begun = is_pulled.then(|| like.duplicate());
-        Self { options, treatments, first: like.zeros_like(), second: like.zeros_like(), steps, begun }
+        let (first, second) = (share.zeros_of(like), share.zeros_of(like));
+        Self { options, treatments, share, first, second, whole: None, is_torn: false, steps, begun }
     }
 
     /// Says anew where the weights begin, if they are pulled there.
@@ -138,23 +152,60 @@ impl Optimizer {
         pairs.for_each(|(begun, weight)| begun.copy_from(weight));
     }
 
-    /// The first moment of each parameter: the mean of its gradients.
+    /// Numbers that this process keeps beside the weights: both moments of its share.
+    pub fn state_elements(&self) -> usize {
+        self.first.iter().chain(self.second.iter()).map(Tensor::len).sum()
+    }
+
+    /// The first moment of each parameter, or of this process's share of it: the mean of its gradients.
     pub fn first_moment(&self) -> &ParamSet {
         &self.first
     }
 
-    /// Names moments and step counts for a checkpoint.
+    /// Brings the moments of all processes together in the first one, which is to save them. All of them come for it.
+    pub fn collect(&mut self, like: &ParamSet, reduce: &mut dyn Reduce) -> Result<(), PeerError> {
+        if self.is_torn {
+            return Err(PeerError::Lost("the last step was not taken by all of them".to_owned()));
+        }
+        if self.share.is_whole() {
+            return Ok(());
+        }
+        let mut whole = (reduce.rank() == 0).then(|| (like.zeros_like(), like.zeros_like()));
+        let to = |whole| Recipient::First(whole);
+        let (first, second) = whole.as_mut().map(|(first, second)| (to(first), to(second))).unzip();
+        reduce.put_together(&self.first, first.unwrap_or(Recipient::Another))?;
+        reduce.put_together(&self.second, second.unwrap_or(Recipient::Another))?;
+        self.whole = whole;
+        Ok(())
+    }
+
+    /// Says that what belongs to the last step beside this was not done: all together is of no step, and cannot be collected
+    /// until something is restored.
+    pub fn tear(&mut self) {
+        self.is_torn = true;
+    }
+
+    /// Lets go of what [`Optimizer::collect`] has brought.
+    pub fn release(&mut self) {
+        self.whole = None;
+    }
+
+    /// Names moments and step counts for a checkpoint. Where they are spread over processes, they have been brought together
+    /// first: [`Optimizer::collect`].
     pub fn save<'a>(&'a self, layout: &Layout, state: &mut State<'a>) {
-        state.set("first", layout, &self.first);
-        state.set("second", layout, &self.second);
+        let (first, second) =
+            self.whole.as_ref().map_or((&self.first, &self.second), |(first, second)| (first, second));
+        state.set("first", layout, first);
+        state.set("second", layout, second);
         state.value("optimizer_steps", self.steps.clone());
     }
 
-    /// Restores moments and step counts.
+    /// Restores moments, or this process's share of them, and step counts.
     pub fn restore(&mut self, layout: &Layout, saved: &SavedState<'_>) -> Result<(), StateError> {
-        saved.set("first", layout, &mut self.first)?;
-        saved.set("second", layout, &mut self.second)?;
+        saved.shares("first", layout, self.share, &mut self.first)?;
+        saved.shares("second", layout, self.share, &mut self.second)?;
         self.steps = saved.numbers("optimizer_steps", self.steps.len())?;
+        self.is_torn = false;
         Ok(())
     }
 
@@ -166,7 +217,8 @@ impl Optimizer {
         gradient: &mut ParamSet,
         mut teacher: Option<&mut ParamSet>,
         values: &StepValues,
-    ) -> Result<GradientReport, NotFinite> {
+        reduce: &mut dyn Reduce,
+    ) -> Result<GradientReport, StepError> {
         logarithm::gradients(&self.treatments, weights, gradient);
         let norms = self.norms(layout, gradient)?;
         let mut report = GradientReport::default();
@@ -206,29 +258,59 @@ impl Optimizer {
         let follows = |t: &Treatment| t.followed && !is_held(t);
         let momentum: Vec<f64> =
             self.treatments.iter().map(|t| if follows(t) { values.momentum } else { 1.0 }).collect();
+        report.norm = total.sqrt();
         let logarithms = Logarithms::of(&self.treatments, &updates, weights, teacher.as_deref_mut());
         let followers = teacher.as_deref_mut().map(|weights| Teacher { weights, momentum: &momentum });
-        let (first, second) = (&mut self.first, &mut self.second);
-        ops::adamw_and_average(weights, gradient, first, second, &updates, &self.options.adam, followers);
+        let moved = self.advance(weights, gradient, &updates, followers, reduce);
         logarithms.back(weights, teacher);
-        report.norm = total.sqrt();
-        Ok(report)
+        moved.map(|()| report)
+    }
+
+    /// The step itself: of all parameters, or of this process's share of them, after which all have those of all.
+    fn advance(
+        &mut self,
+        weights: &mut ParamSet,
+        gradient: &ParamSet,
+        updates: &[ParameterUpdate],
+        teacher: Option<Teacher<'_>>,
+        reduce: &mut dyn Reduce,
+    ) -> Result<(), StepError> {
+        let (first, second) = (&mut self.first, &mut self.second);
+        if self.share.is_whole() {
+            ops::adamw_and_average(weights, gradient, first, second, updates, &self.options.adam, teacher);
+            return Ok(());
+        }
+        self.is_torn = true;
+        let parts: Vec<_> = weights.iter().map(|weights| self.share.of_elements(weights.len())).collect();
+        let moments = PartMoments { parts: &parts, first, second };
+        ops::adamw_on_parts(weights, gradient, moments, updates, &self.options.adam);
+        reduce.put_together(&self.share.copy_of(weights), Recipient::Everyone(weights))?;
+        self.is_torn = false;
+        if let Some(teacher) = teacher {
+            ops::average(weights, teacher);
+        }
+        Ok(())
     }
 
     /// Moves each weight that is pulled a part of its way back to where it began. That is what a teacher does that follows
     /// a student: here the weights follow where they began, which stays.
     fn pull(&mut self, weights: &mut ParamSet, gradient: &ParamSet, updates: &[ParameterUpdate]) {
-        let Self { options, treatments, first, second, begun, .. } = self;
+        let Self { options, treatments, share: kept, first, second, begun, .. } = self;
         let Some(begun) = begun else { return };
         let share = |(update, treatment): (&ParameterUpdate, &Treatment)| match update {
             ParameterUpdate::Train { lr, .. } if treatment.pulled => (lr * options.pull).min(1.0),
             _ => 0.0,
         };
         let momentum: Vec<f64> = updates.iter().zip(treatments.iter()).map(share).map(|share| 1.0 - share).collect();
-        if momentum.iter().any(|&m| m != 1.0) {
+        if momentum.iter().all(|&m| m == 1.0) {
+            return;
+        }
+        let followers = Teacher { weights, momentum: &momentum };
+        if kept.is_whole() {
             let still = vec![ParameterUpdate::Freeze; updates.len()];
-            let followers = Some(Teacher { weights, momentum: &momentum });
-            ops::adamw_and_average(begun, gradient, first, second, &still, &options.adam, followers);
+            ops::adamw_and_average(begun, gradient, first, second, &still, &options.adam, Some(followers));
+        } else {
+            ops::average(begun, followers);
         }
     }
 

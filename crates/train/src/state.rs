@@ -11,6 +11,7 @@ use tensor::ops::squared_norms;
 use tensor::{DType, Device, ParamId, ParamSet, Tensor};
 
 use crate::error::{StepError, TrainFailure};
+use crate::reduce::Share;
 use crate::run::{Checkpoint, Checkpoints, Element, TensorRef, Written};
 
 /// What is to be saved, by name.
@@ -99,15 +100,30 @@ impl<'a> SavedState<'a> {
         specs.try_for_each(|(i, spec)| self.tensor(&format!("{prefix}/{}", spec.name), &mut into[ParamId(i)]))
     }
 
+    /// The same of a share of each parameter.
+    pub fn shares(&self, prefix: &str, layout: &Layout, share: Share, into: &mut ParamSet) -> Result<(), StateError> {
+        let mut specs = layout.specs().iter().zip(into.tensors_mut());
+        specs.try_for_each(|(spec, into)| self.part(&format!("{prefix}/{}", spec.name), &spec.shape, share, into))
+    }
+
     /// The counterpart of [`State::tensor`].
     pub fn tensor(&self, name: &str, into: &mut Tensor) -> Result<(), StateError> {
+        let shape = into.shape().to_vec();
+        self.part(name, &shape, Share::WHOLE, into)
+    }
+
+    /// A share of a tensor that was saved as a whole of this shape.
+    fn part(&self, name: &str, shape: &[usize], share: Share, into: &mut Tensor) -> Result<(), StateError> {
         let found = self.checkpoint.tensor(name).ok_or_else(|| StateError::new(format!("has no tensor {name}")))?;
-        let fits = found.shape == into.shape() && found.element == element(into.dtype());
-        if fits && into.copy_from_le_bytes(found.bytes) {
-            return Ok(());
+        let expected = element(into.dtype());
+        if found.shape == shape && found.element == expected {
+            let (size, elements) = (into.dtype().size(), share.of_elements(shape.iter().product()));
+            let bytes = found.bytes.get(elements.start * size..elements.end * size);
+            if bytes.is_some_and(|bytes| into.copy_from_le_bytes(bytes)) {
+                return Ok(());
+            }
         }
-        let expected = (element(into.dtype()), into.shape());
-        Err(StateError::new(format!("has {name} as {:?} {:?}, not {expected:?}", found.element, found.shape)))
+        Err(StateError::new(format!("has {name} as {:?} {:?}, not {expected:?} {shape:?}", found.element, found.shape)))
     }
 
     /// Whether a value was saved under this key.

@@ -38,11 +38,20 @@ pub trait Trainable {
     fn reduce(&mut self) -> &mut dyn Reduce;
 
     /// One step of the optimiser on a batch; its loss. An error leaves everything as it was before the step, except after
-    /// a failure of the device.
+    /// a failure of the device, or where another process was lost too late for that: then [`Trainable::collect`] fails.
     fn step(&mut self, fed: &Fed, at: Position) -> Result<f64, StepError>;
 
     /// Adds to `record` what there is to say of the step just taken on this batch.
     fn describe(&mut self, fed: &Fed, at: Position, record: Record) -> Result<StepRecord, StepError>;
+
+    /// Brings together, before it is saved, what the processes hold in parts. All of them come for it. An error where a step
+    /// was half taken: that cannot be saved.
+    fn collect(&mut self) -> Result<(), StepError> {
+        Ok(())
+    }
+
+    /// Lets go of what was brought together.
+    fn release(&mut self) {}
 
     /// Names everything that a step changes. What is not finite is not saved.
     fn save<'a>(&'a self, state: &mut State<'a>);

@@ -16,8 +16,10 @@ use crate::error::{Kept, NotFinite, StepError, TrainError, TrainFailure};
 use crate::feed::{Fed, Feed};
 use crate::home::{Home, Witness, Writer};
 use crate::options::{LoopOptions, Outcome};
-use crate::pace::Pace;
+use crate::pace::{Pace, Waited};
+use crate::reduce::Until;
 use crate::run::{Checkpoint, Record, RunError, RunFolder};
+use crate::slowest::{Comparison, Slowest, Spent};
 use crate::state::{SavedState, State, StateError};
 use crate::step;
 use crate::substitutes::Substitutes;
@@ -28,6 +30,8 @@ use crate::watch::{Evaluation, Evaluator, Monitor, Progress};
 const MUCH_WAITING: f64 = 0.2;
 /// The first checkpoint is written after this long at the latest: a short run has something to lose too.
 const FIRST_SAVE: Duration = Duration::from_secs(20);
+/// What the first process says in place of a step where there is nothing to go on from.
+const NO_CHECKPOINT: f64 = -1.0;
 
 /// A run that is ready to go on.
 pub struct Trainer<T, H = Writer> {
@@ -36,6 +40,8 @@ pub struct Trainer<T, H = Writer> {
     home: H,
     source: Arc<dyn Source>,
     step: u64,
+    /// The last step of which all was taken note of, in the log too.
+    noted: u64,
     saved: Option<u64>,
     substitutes: Substitutes,
     collapse: Collapse,
@@ -49,16 +55,17 @@ impl<T: Trainable> Trainer<T, Witness> {
         home: Witness,
         source: Arc<dyn Source>,
     ) -> Result<Self, TrainError> {
-        let said = trained.reduce().gather(&[]).map_err(StepError::from)?;
-        let checkpoint = match said.iter().find_map(|said| said.first()) {
-            Some(&step) => home.checkpoint(step as u64).map(Some),
-            None => Ok(None),
+        // The first process looks for it alone.
+        let said = trained.reduce().told(NO_CHECKPOINT, Until::Done).map_err(StepError::from)?;
+        let checkpoint = match said {
+            NO_CHECKPOINT => Ok(None),
+            step => home.checkpoint(step as u64).map(Some),
         };
         let checkpoint = step::together(checkpoint, trained.reduce())?;
         let restored = Restored::from(checkpoint.as_ref(), &mut trained);
         let restored = step::together(restored, trained.reduce())?;
         // Whether the log can be written.
-        step::together(Ok::<(), TrainFailure>(()), trained.reduce())?;
+        step::together_until(Ok::<(), TrainFailure>(()), trained.reduce(), Until::Done)?;
         Ok(Self::with(trained, options, home, source, restored))
     }
 }
@@ -80,8 +87,8 @@ impl<T: Trainable> Trainer<T> {
             monitor.say(&format!("{skipped}: {what}"));
         }
         let saved = recovered.checkpoint.as_ref().map(Checkpoint::step);
-        let said: Vec<f64> = saved.iter().map(|&step| step as f64).collect();
-        trained.reduce().gather(&said).map_err(StepError::from)?;
+        let said = saved.map_or(NO_CHECKPOINT, |step| step as f64);
+        trained.reduce().told(said, Until::Limit).map_err(StepError::from)?;
         // Whether the others can read it.
         step::together(Ok::<(), TrainFailure>(()), trained.reduce())?;
         let restored = Restored::from(recovered.checkpoint.as_ref(), &mut trained);
@@ -152,7 +159,8 @@ impl Restored {
 impl<T: Trainable, H: Home> Trainer<T, H> {
     fn with(trained: T, options: LoopOptions, home: H, source: Arc<dyn Source>, restored: Restored) -> Self {
         let Restored { step: saved, substitutes, collapse } = restored;
-        Self { trained, options, home, source, step: saved.unwrap_or(0), saved, substitutes, collapse }
+        let step = saved.unwrap_or(0);
+        Self { trained, options, home, source, step, noted: step, saved, substitutes, collapse }
     }
 
     /// What is trained.
@@ -192,9 +200,17 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
             // run.
             Err(Ended { saving: true, .. }) => Ok(()),
             Err(_) if self.step == 0 => Ok(()),
-            // Once the images can be read again, the run is to become what it would have been.
-            Err(Ended { cause, .. }) if self.ends_on_substitutes(cause) => Ok(()),
-            Err(_) => self.save(monitor).or(Ok(())),
+            Err(Ended { cause, .. }) => {
+                // Once the images can be read again, the run is to become what it would have been. All processes save, or none:
+                // each may hold a part of what is saved.
+                let is_lost = self.ends_on_substitutes(cause);
+                match self.any(is_lost) {
+                    Ok(false) => self.save(monitor).or(Ok(())),
+                    // The others are gone. What is complete is saved; in the middle of a turn the last checkpoint is.
+                    Err(_) if !is_lost && self.noted == self.step => self.save(monitor).or(Ok(())),
+                    _ => Ok(()),
+                }
+            }
         };
         let outcome = ended.map_err(|ended| ended.cause).and_then(|outcome| saved.map(|()| outcome));
         outcome.map_err(|cause| TrainError { kept: self.kept(&cause), cause })
@@ -215,11 +231,12 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
         }
         if self.step == 0 && self.options.evaluate_start {
             let evaluated = self.note_evaluation(evaluator.evaluate_start(&self.trained), 0, monitor);
-            self.together(evaluated)?;
+            self.together_until(evaluated, Until::Done)?;
         }
         let started = self.feed(per_epoch);
         let feed = feed.insert(self.together(started)?);
-        let mut pace = Pace::starting_at(Duration::ZERO);
+        let mut pace = Pace::starting_at(self.waited(feed));
+        let mut comparison = Comparison::default();
         let mut last_save = Instant::now();
         while self.step < total {
             if self.any(stop())? {
@@ -237,33 +254,37 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
                 other => other?,
             };
             self.step += 1;
-            let substituted = self.trained.reduce().gather(&[Substitutes::in_batch(&fed.batch) as f64]);
-            let substituted: f64 = substituted.map_err(StepError::from)?.iter().flatten().sum();
-            self.substitutes.note(self.step, substituted as u64);
-            pace.add(self.options.loader.batch_size * self.options.loader.shard.of, feed.waited());
+            pace.add(self.options.loader.batch_size * self.options.loader.shard.of, self.waited(feed));
+            let spent = self.exchange(&fed.batch, pace.spent())?;
 
             let (images_per_second, data_wait) = pace.rates();
             let (step, epoch) = (self.step, at.epoch);
             monitor.step(&Progress { step, total_steps: total, epoch, loss, images_per_second, data_wait });
             if self.step.is_multiple_of(self.options.log_every) || self.step == total {
-                self.log(&fed, at, &pace, monitor)?;
+                let slowest = comparison.add(&spent);
+                self.log(&fed, at, &pace, slowest.as_ref(), monitor)?;
                 if data_wait > MUCH_WAITING {
                     monitor.say(&feed.advice());
                 }
-                pace = Pace::starting_at(feed.waited());
+                if let Some(slowest) = slowest.filter(|slowest| comparison.is_news(slowest)) {
+                    monitor.say(&slowest.to_string());
+                }
+                pace = Pace::starting_at(self.waited(feed));
                 if let Some(collapsed) = self.collapsed() {
                     return Ok(collapsed);
                 }
             }
+            self.noted = self.step;
             feed.recycle(fed);
             if self.step.is_multiple_of(per_epoch) {
                 let evaluated = self.end_epoch(at.epoch, monitor, evaluator);
-                self.together(evaluated)?;
-                pace = Pace::starting_at(feed.waited());
+                self.together_until(evaluated, Until::Done)?;
+                pace = Pace::starting_at(self.waited(feed));
             }
             if self.any(last_save.elapsed() >= self.until_save())? {
                 let saved = self.save(monitor);
-                self.together(saved).map_err(|ended| Ended { saving: true, ..ended })?;
+                // One process has written it.
+                self.together_until(saved, Until::Done).map_err(|ended| Ended { saving: true, ..ended })?;
                 last_save = Instant::now();
             }
         }
@@ -283,9 +304,25 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
         Ok(Feed::start(source, config, self.trained.device(), (epoch, position), self.options.epochs)?)
     }
 
+    /// What this process has waited for so far.
+    fn waited(&mut self, feed: &Feed) -> Waited {
+        Waited { data: feed.waited(), others: self.trained.reduce().waited() }
+    }
+
+    /// What all processes tell each other after a step: how many images of it stand in for others, which is taken note of,
+    /// and what they have done with their time.
+    fn exchange(&mut self, batch: &Batch, spent: Spent) -> Result<Vec<Spent>, TrainFailure> {
+        let [whole, data, others] = spent.to_numbers();
+        let here = [Substitutes::in_batch(batch) as f64, whole, data, others];
+        let all = self.trained.reduce().gather(&here).map_err(StepError::from)?;
+        let substituted: f64 = all.iter().filter_map(|numbers| numbers.first()).sum();
+        self.substitutes.note(self.step, substituted as u64);
+        Ok(all.iter().map(|numbers| Spent::of_numbers(numbers.get(1..).unwrap_or_default())).collect())
+    }
+
     /// Whether any process says so.
     fn any(&mut self, here: bool) -> Result<bool, TrainFailure> {
-        Ok(self.trained.reduce().any(here).map_err(StepError::from)?)
+        Ok(self.trained.reduce().any(here, Until::Limit).map_err(StepError::from)?)
     }
 
     /// The worst condition that any process has found: each sees images of its own, and all must end at the same step.
@@ -298,7 +335,12 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
 
     /// What this process has found, if no other one has failed.
     fn together<R>(&mut self, here: Result<R, TrainFailure>) -> Result<R, Ended> {
-        Ok(step::together(here, self.trained.reduce())?)
+        self.together_until(here, Until::Limit)
+    }
+
+    /// The same, where the process that writes may have done something alone.
+    fn together_until<R>(&mut self, here: Result<R, TrainFailure>, until: Until) -> Result<R, Ended> {
+        Ok(step::together_until(here, self.trained.reduce(), until)?)
     }
 
     /// Where the next step is.
@@ -319,7 +361,14 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
 
     /// Writes the record of a step. How the training is doing is noted first: a record that cannot be written now is written
     /// with the next checkpoint, which must count it.
-    fn log(&mut self, fed: &Fed, at: Position, pace: &Pace, monitor: &mut dyn Monitor) -> Result<(), Ended> {
+    fn log(
+        &mut self,
+        fed: &Fed,
+        at: Position,
+        pace: &Pace,
+        slowest: Option<&Slowest>,
+        monitor: &mut dyn Monitor,
+    ) -> Result<(), Ended> {
         let record = Record::new(self.step).whole("epoch", at.epoch as i64);
         let described = self.trained.describe(fed, at, record).map_err(TrainFailure::from);
         let StepRecord { record, verdict, condition } = self.together(described)?;
@@ -330,6 +379,10 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
         }
         let (images_per_second, data_wait) = pace.rates();
         let record = record.number("images_per_second", images_per_second).number("data_wait", data_wait);
+        let record = match slowest {
+            Some(slowest) => slowest.note_in(record),
+            None => record,
+        };
         let written = self.home.append(record, monitor);
         self.together(written)
     }
@@ -381,6 +434,16 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
         if self.saved == Some(self.step) {
             return Ok(());
         }
+        self.trained.collect()?;
+        let written = self.write(monitor);
+        self.trained.release();
+        written?;
+        self.saved = Some(self.step);
+        Ok(())
+    }
+
+    /// Writes a checkpoint of what was brought together for it.
+    fn write(&mut self, monitor: &mut dyn Monitor) -> Result<(), TrainFailure> {
         let mut state = State::default();
         self.trained.save(&mut state);
         self.substitutes.save(&mut state);
@@ -388,9 +451,7 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
         if let Some(name) = state.not_finite() {
             return Err(TrainFailure::State { name, step: self.step });
         }
-        self.home.save(state, self.step, self.collapse.healthy_before(), self.trained.device(), monitor)?;
-        self.saved = Some(self.step);
-        Ok(())
+        self.home.save(state, self.step, self.collapse.healthy_before(), self.trained.device(), monitor)
     }
 
     /// Whether unreadable images end the run, after others have stood in for them in steps that are not saved yet.

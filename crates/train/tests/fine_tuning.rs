@@ -16,7 +16,7 @@ use tensor::{Device, ParamSet};
 use train::curve::{Curve, cosine};
 use train::feed::Fed;
 use train::optimizer::{Clip, Optimizer, OptimizerOptions, StepValues, Treatment};
-use train::reduce::{Alone, Reduce};
+use train::reduce::{Alone, Reduce, Share, Wire};
 use train::run::{Comparison, Digests, Record, RunConfig, RunFolder, RunReader};
 use train::state::{SavedState, State, StateError};
 use train::step::{self, StepReport, Trained};
@@ -100,8 +100,12 @@ impl FineTuning {
             ..Treatment::usual(spec)
         };
         let treatments = layout.specs().iter().map(treatment).collect();
-        let optimizer =
-            Optimizer::new(&weights, treatments, OptimizerOptions { adam: AdamW::default(), clip: 1.0, pull: 0.0 });
+        let optimizer = Optimizer::new(
+            &weights,
+            treatments,
+            OptimizerOptions { adam: AdamW::default(), clip: 1.0, pull: 0.0 },
+            Share::WHOLE,
+        );
         let total = EPOCHS * (IMAGES / BATCH) as u64;
         let (lr, last) = (cosine(3e-3, 1e-5, total, 10), StepReport::default());
         Self { device, layout, vit, classifier, weights, gradient, optimizer, reduce: Alone, source, lr, last }
@@ -156,7 +160,7 @@ impl Trainable for FineTuning {
         let (loss, values) = (self.compute_gradient(fed), self.values(at));
         let Self { layout, weights, gradient, optimizer, device, reduce, .. } = self;
         let trained = Trained { layout, weights, gradient, teacher: None };
-        self.last = step::complete(loss, trained, optimizer, &values, device, reduce)?;
+        self.last = step::complete(loss, trained, optimizer, &values, device, reduce, Wire::Exact)?;
         Ok(self.last.loss)
     }
 

@@ -4,6 +4,7 @@ use model::{Init, Layout};
 use tensor::ops::AdamW;
 use tensor::{CpuOptions, Device, ParamId, ParamSet, Precision};
 use train::optimizer::{Optimizer, OptimizerOptions, StepValues, Treatment};
+use train::reduce::{Alone, Share};
 
 const ADAM: AdamW = AdamW { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 };
 const LENGTHS: [f64; 4] = [1.0, -0.5, 3.0, 0.25];
@@ -30,7 +31,7 @@ fn case(precision: Precision) -> Case {
         Treatment { lr_factor, in_log, frozen_at_first: true, ..Treatment::usual(spec) }
     };
     let options = OptimizerOptions { adam: ADAM, clip: 0.4, pull: 0.0 };
-    let optimizer = Optimizer::new(&weights, specs.map(usual).collect(), options);
+    let optimizer = Optimizer::new(&weights, specs.map(usual).collect(), options, Share::WHOLE);
     Case { gradient: weights.zeros_like(), teacher: weights.duplicate(), layout, weights, optimizer }
 }
 
@@ -43,7 +44,7 @@ impl Case {
         let values = StepValues { lr: 0.01, weight_decay: 0.1, momentum: 0.8, frozen, waiting_lr: 1.0 };
         self.gradient[ParamId(0)].copy_from_f64(&of_step(step));
         let Self { layout, weights, teacher, gradient, optimizer } = self;
-        optimizer.step(layout, weights, gradient, Some(teacher), &values).unwrap();
+        optimizer.step(layout, weights, gradient, Some(teacher), &values, &mut Alone).unwrap();
     }
 
     fn lengths(&self) -> (Vec<f64>, Vec<f64>) {
@@ -99,6 +100,6 @@ fn a_gradient_that_is_not_finite_changes_no_weight() {
     case.gradient[ParamId(0)].copy_from_f64(&[1.0, f64::NAN, 0.0, 0.0]);
     let values = StepValues { lr: 0.01, weight_decay: 0.1, momentum: 0.8, frozen: false, waiting_lr: 1.0 };
     let Case { layout, weights, teacher, gradient, optimizer } = &mut case;
-    assert!(optimizer.step(layout, weights, gradient, Some(teacher), &values).is_err());
+    assert!(optimizer.step(layout, weights, gradient, Some(teacher), &values, &mut Alone).is_err());
     assert_eq!(case.lengths().0, LENGTHS);
 }

@@ -4,6 +4,7 @@ use model::{Init, Layout};
 use tensor::ops::AdamW;
 use tensor::{CpuOptions, Device, ParamId, ParamSet, Precision};
 use train::optimizer::{Optimizer, OptimizerOptions, StepValues, Treatment};
+use train::reduce::{Alone, Share};
 
 const ADAM: AdamW = AdamW { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 };
 const PULL: f64 = 7.0;
@@ -64,7 +65,8 @@ fn case(pull: f64) -> Case {
             _ => Treatment::usual(spec),
         })
         .collect();
-    let optimizer = Optimizer::new(&weights, treatments, OptimizerOptions { adam: ADAM, clip: 0.0, pull });
+    let optimizer =
+        Optimizer::new(&weights, treatments, OptimizerOptions { adam: ADAM, clip: 0.0, pull }, Share::WHOLE);
     Case { gradient: weights.zeros_like(), layout, weights, teacher, optimizer, plain }
 }
 
@@ -81,7 +83,7 @@ impl Case {
             }
         }
         let Self { layout, weights, teacher, gradient, optimizer, .. } = self;
-        optimizer.step(layout, weights, gradient, Some(teacher), &values).unwrap();
+        optimizer.step(layout, weights, gradient, Some(teacher), &values, &mut Alone).unwrap();
     }
 
     #[track_caller]
@@ -138,7 +140,7 @@ fn a_weight_that_nothing_else_moves_comes_back_to_where_it_began() {
     let Case { layout, weights, gradient, optimizer, .. } = &mut case;
     let mut left = 1.0;
     for _ in 0..100 {
-        optimizer.step(layout, weights, gradient, None, &values).unwrap();
+        optimizer.step(layout, weights, gradient, None, &values, &mut Alone).unwrap();
         left *= 1.0 - FACTOR * 0.02 * PULL;
     }
     for (w, begun) in weights[backbone].to_f64().iter().zip(&begun) {

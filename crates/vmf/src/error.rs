@@ -11,8 +11,8 @@ pub enum Error {
     },
     /// The one-term expansion of Eq. (5) is asymptotic in the dimension.
     #[error(
-        "p = {p} is too small for the one-term log-normaliser of the paper (at least {minimum}). \
-         Choose a larger bottleneck dimension, or use the exact vmf::log_normalizer and vmf::mean_resultant_length"
+        "p = {p} is too small for the one-term log-normaliser of the paper, which is offered from p = {minimum} on: choose a \
+         larger dimension"
     )]
     DimensionForApproximation {
         /// The dimension asked for.

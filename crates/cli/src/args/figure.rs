@@ -55,9 +55,10 @@ pub struct CircleArgs {
 /// `figure normalizer`.
 #[derive(Debug, Args)]
 pub struct NormalizerArgs {
-    /// Dimensions p of the sphere: widths of the bottleneck
-    #[arg(long, value_name = "P,P", value_delimiter = ',', default_values_t = report::figure::normalizer::WIDTHS)]
-    pub dimensions: Vec<usize>,
+    /// Dimensions p of the sphere, widths of the bottleneck: 16 and more, for which the paper's approximation is made
+    #[arg(long, value_name = "P,P", value_delimiter = ',', default_values_t = report::figure::normalizer::WIDTHS.map(|p| p as u32),
+        value_parser = clap::value_parser!(u32).range(16..=65_536))]
+    pub dimensions: Vec<u32>,
     /// Where it goes.
     #[command(flatten)]
     pub out: FigureOut,

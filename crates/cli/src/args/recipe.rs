@@ -46,6 +46,10 @@ pub struct PretrainArgs {
     /// Leave out the page that shows the run, report.html in its folder
     #[arg(long, help_heading = PLAIN)]
     pub no_report: bool,
+    /// How long the processes of a run wait for one that does not come before all of them end; 0 for ever. Where the first one
+    /// evaluates, the others wait in any case
+    #[arg(long, help_heading = PLAIN, value_name = "SECONDS", default_value_t = train::reduce::waiting::LIMIT.as_secs())]
+    pub process_timeout: u64,
     /// Save and stop when the process with this number ends, which has started this one: for `study`.
     #[arg(long, hide = true, help_heading = PLAIN, value_name = "PID")]
     pub stop_with: Option<u32>,

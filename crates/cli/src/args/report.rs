@@ -12,10 +12,10 @@ pub struct ReportArgs {
     /// The folders of one run, or of several to compare
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
-    /// The page to write [default: report.html in the folder of the run; of several runs, in this folder]
+    /// The page to write, which ends in .html [default: report.html in the folder of the run; of several runs, in this folder]
     #[arg(long, value_name = "F.html")]
     pub out: Option<PathBuf>,
-    /// Replace the page if it exists and is a report
+    /// Replace a page of --out that is there already; the report in a run's own folder is always replaced
     #[arg(long)]
     pub force: bool,
     /// No pictures, which need the run's images and network; pages of several runs have none
@@ -81,7 +81,7 @@ pub const RUNS_EXAMPLES: &str = "\
 Examples:
   dino-vmf runs                          those in runs/
   dino-vmf runs studies --sort knn       the best first
-  dino-vmf runs --json                   for scripts: {\"runs\": [{\"run\", \"state\", \"method\", \"knn_top1\", ...}]}
+  dino-vmf runs --json                   for scripts: {\"runs\": [{\"run\", \"path\", \"state\", \"method\", \"knn_top1\", ...}]}
 
 The state of a run is running (a process is training it), finished, collapsed, stopped, killed, or unfinished where that
 is not known; unreadable where its files cannot be read, with the reason.";

@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use eval::certainty::{Calibration, Certainty, ReliabilityBin, RiskCoverage, Score};
+use eval::certainty::{Calibration, Certainty, Describer, ReliabilityBin, RiskCoverage, Score};
 use eval::certainty::{auroc, calibration, risk_coverage, scores};
 use eval::precision::{PrecisionBin, by_length};
 use eval::prototypes::PrototypeKind;
 use eval::{Features, Pooling, stored};
 use serde_json::{Map, Value, json};
+use tensor::Device;
 use text::count;
 
 use super::headed::Headed;
@@ -22,7 +23,7 @@ use crate::features::Wanted;
 use crate::output;
 use crate::progress::Pass;
 
-const CERTAINTY: Evaluation = Evaluation { name: "certainty", version: 1 };
+const CERTAINTY: Evaluation = Evaluation { name: "certainty", version: 2 };
 /// Coverages at which risks are told.
 const POINTS: usize = 100;
 
@@ -54,14 +55,17 @@ pub fn judge(args: &CertaintyArgs, shelf: &Shelf) -> Result<Judgement, CliError>
         ));
     }
     let other = args.other.as_deref().map(|other| open_other(other, args, &headed, shelf)).transpose()?;
-    let certainties = described(&headed, headed.judged())?;
+    // Batch norm must not take away what tells the others apart: all have the statistics of the images that vote.
+    let describer = head.describer()?.normalized_by(&headed.sets.train.features)?;
+    let described = |features: &Features| described(&describer, features, &headed.sets.host);
+    let certainties = described(headed.judged())?;
     let votes = headed.votes(None)?;
     let (rightly, top1) = headed.rightly(&votes)?;
     let of_other = match &other {
         None => Vec::new(),
         Some(other) => {
             let features = &other.set.features;
-            scores(&described(&headed, features)?, &headed.votes(Some(features))?)
+            scores(&described(features)?, &headed.votes(Some(features))?)
         }
     };
     let bins = args.judged.how.bins as usize;
@@ -111,10 +115,9 @@ fn open_other(other: &str, args: &CertaintyArgs, headed: &Headed<'_>, shelf: &Sh
     Ok(Other { set, from })
 }
 
-fn described(headed: &Headed<'_>, features: &Features) -> Result<Vec<Certainty>, CliError> {
+fn described(describer: &Describer<'_>, features: &Features, host: &Device) -> Result<Vec<Certainty>, CliError> {
     let mut pass = Pass::new("image", features.len());
-    let describer = headed.head.describer()?;
-    Ok(describer.describe(features, &headed.sets.host, &mut |done, total| pass.show(done, total))?)
+    Ok(describer.describe(features, host, &mut |done, total| pass.show(done, total))?)
 }
 
 impl Worth {

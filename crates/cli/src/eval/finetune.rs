@@ -240,7 +240,7 @@ impl<'a> Job<'a> {
             ),
             _ => format!("fine-tuned, {epochs}; no epoch could be judged: the lines above say why\n"),
         };
-        let run = output::shell(&self.args.out.display().to_string());
+        let run = text::shell(&self.args.out.display().to_string());
         output::result(&format!(
             "{accuracies}\nweights   {run}/{BACKBONE_FILE} (after the last step, with the classifier, in timm's names)\n"
         ))

@@ -6,7 +6,7 @@ use eval::certainty::Describer;
 use eval::mixture::prototype_mixture;
 use eval::prototypes::{Directions, PrototypeKind, project};
 use eval::{EvalError, Features};
-use model::weights::{LoadedHead, NetworkRole, WeightsFile};
+use model::weights::{LoadedHead, NetworkRole, WeightsError, WeightsFile};
 use serde_json::{Value, json};
 use ssl::recipe::{self, MethodName, Prototypes, Recipe};
 use tensor::Device;
@@ -72,7 +72,7 @@ impl Head {
         Ok(Self::read(weights, prototypes, temperature, device)?.ok_or("its file holds no head"))
     }
 
-    /// None where the file holds none.
+    /// None where the file holds none. It fits the backbone: whoever has it need not ask again.
     fn read(
         weights: &Weights,
         prototypes: Prototypes,
@@ -81,6 +81,11 @@ impl Head {
     ) -> Result<Option<Self>, CliError> {
         let loaded = WeightsFile::open(&weights.path)?.load_head(weights.loaded.report.role, device)?;
         let Some(loaded) = loaded else { return Ok(None) };
+        let (takes, width) = (loaded.config.inputs, weights.loaded.vit.config().dim);
+        if takes != width {
+            let what = format!("its MLP takes {takes} values, and the backbone gives {width}");
+            return Err(WeightsError::Head { path: weights.path.clone(), what }.into());
+        }
         let values = |id| loaded.weights[id].to_f32();
         let (lengths, directions) = (values(loaded.prototypes.magnitude()), values(loaded.prototypes.direction()));
         device.finish()?;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use eval::{KnnOptions, KnnResult, Place, knn};
+use eval::{EvalError, KnnOptions, KnnResult, Place, knn};
 use serde_json::json;
 use text::count;
 
@@ -31,6 +31,17 @@ fn neighbors(asked: &[u32], most: usize) -> Vec<usize> {
     ks
 }
 
+/// How many neighbours there are.
+fn most(images: usize, is_leave_one_out: bool) -> usize {
+    images.saturating_sub(usize::from(is_leave_one_out))
+}
+
+/// Refuses numbers of neighbours that so many training images do not have.
+pub fn check_asked(asked: &[u32], train_images: usize, is_leave_one_out: bool) -> Result<(), EvalError> {
+    let most = most(train_images, is_leave_one_out);
+    KnnOptions { ks: neighbors(asked, most), ..Default::default() }.check(most).map(|_| ())
+}
+
 fn list(ks: &[usize]) -> String {
     ks.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
@@ -39,7 +50,7 @@ fn list(ks: &[usize]) -> String {
 pub fn judge(args: &KnnArgs, shelf: &Shelf) -> Result<Judgement, CliError> {
     let opened = sets::open(&args.sets, args.split, shelf)?;
     let is_leave_one_out = !opened.has_test();
-    let most = |images: usize| images.saturating_sub(usize::from(is_leave_one_out));
+    let most = |images: usize| most(images, is_leave_one_out);
     let train_images = opened.train_images();
     let mut options = KnnOptions { ks: neighbors(&args.k, most(train_images)), temperature: args.temperature };
     options.check(most(train_images))?;

@@ -10,6 +10,7 @@ use super::record::{self, Evaluation, Judgement};
 use super::shelf::Shelf;
 use crate::args::PrecisionArgs;
 use crate::error::CliError;
+use crate::output;
 use crate::progress::Pass;
 
 const PRECISION: Evaluation = Evaluation { name: "precision", version: 2 };
@@ -25,20 +26,25 @@ pub fn judge(args: &PrecisionArgs, shelf: &Shelf) -> Result<Judgement, CliError>
     let lengths: Vec<f64> = chosen.prototypes.iter().map(|&prototype| head.lengths[prototype as usize]).collect();
     let found = by_length(&lengths, &rightly, args.how.bins as usize);
     let correlation = rank_correlation(&lengths, &rightly);
+    if let Some(&first) = lengths.first().filter(|first| lengths.iter().all(|length| length == *first)) {
+        output::note(&format!(
+            "every prototype that was chosen has |w| = {first}: the ranges are arbitrary, and their accuracies say nothing of precision"
+        ));
+    }
     let results = json!({
         "protocol": headed.protocol(), "bins": in_json(&found), "top1": all, "used": chosen.used(),
         "rank_correlation": correlation,
     });
     let record = record::of_sets(PRECISION, headed.settings(), &headed.sets, results);
     let mut text = format!(
-        "kNN (k = {}) of {} by |w| of their prototypes (prototypes {}, tau {}), top-1 of all {all:.2} %\n      |w| from        to   images  top-1 %\n",
+        "kNN (k = {}) of {} by |w| of their prototypes (prototypes {}, tau {}), top-1 of all {all:.2} %\n      |w| from         to   images  top-1 %\n",
         args.how.k,
         count(rightly.len(), "image"),
         head.prototypes,
         head.temperature
     );
     for PrecisionBin { from, to, top1, images } in found {
-        text += &format!("  {from:12.4} {to:9.4} {images:8}  {top1:7.2}\n");
+        text += &format!("  {from:12.6} {to:10.6} {images:8}  {top1:7.2}\n");
     }
     if let Some(correlation) = correlation {
         text += &format!("rank correlation of |w| and being right, over images: {correlation:.3}\n");

@@ -143,8 +143,8 @@ fn in_words(
         let verdict =
             if void.is_void() { "void: it points away from the data and no image chose it" } else { "not void" };
         text += &format!(
-            "The largest set ({} prototypes) is {verdict}; cosine with the images' mean {cosine}, chosen by {}\n",
-            thousands(void.members as u64),
+            "The largest set ({}) is {verdict}; cosine with the images' mean {cosine}, chosen by {}\n",
+            count(void.members, "prototype"),
             count(void.images, "image")
         );
     }

@@ -28,7 +28,7 @@ struct Key {
     pooling: Pooling,
 }
 
-/// Keeps nothing by default: a single protocol computes what it needs, and lets go of it.
+/// Keeps the last network alone by default: a single protocol computes what it needs, and lets go of it.
 #[derive(Default)]
 pub struct Shelf {
     keeps: bool,
@@ -38,7 +38,7 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// One that keeps the last network, and all features, for the protocols to come.
+    /// One that keeps all features too, for the protocols to come.
     pub fn keeping() -> Self {
         Self { keeps: true, ..Self::default() }
     }
@@ -50,9 +50,7 @@ impl Shelf {
             return Ok(Rc::clone(weights));
         }
         let weights = Rc::new(weights::load(path, asked, device)?);
-        if self.keeps {
-            *self.weights.borrow_mut() = Some((key, Rc::clone(&weights)));
-        }
+        *self.weights.borrow_mut() = Some((key, Rc::clone(&weights)));
         Ok(weights)
     }
 

@@ -9,6 +9,7 @@ use files::Replacement;
 use model::{Readout, Tokens, VitConfig};
 use onnx::Value;
 use onnx::vit::{Tensors, VitGraph};
+use tensor::Device;
 use tensor::ops::{Grid, PixelData, Pixels};
 
 use super::mixture::{self, Density};
@@ -35,8 +36,8 @@ impl Tensors for Held<'_> {
             let dim = self.weights.loaded.vit.config().dim;
             return Some(vec![1, self.positions.len() / dim, dim]);
         }
-        if let Some((shape, _)) = self.density.as_ref().and_then(|density| density.tensors.get(name)) {
-            return Some(shape.clone());
+        if let Some(shape) = self.density.as_ref().and_then(|density| density.shape(name)) {
+            return Some(shape);
         }
         let id = self.weights.loaded.layout.find(name)?;
         Some(self.weights.loaded.layout.specs()[id.0].shape.clone())
@@ -46,8 +47,8 @@ impl Tensors for Held<'_> {
         if name == "pos_embed" {
             return Ok(Cow::Borrowed(&self.positions));
         }
-        if let Some((_, values)) = self.density.as_ref().and_then(|density| density.tensors.get(name)) {
-            return Ok(Cow::Borrowed(values));
+        if let Some(values) = self.density.as_ref().and_then(|density| density.values(name)) {
+            return Ok(Cow::Owned(values));
         }
         let id = self.weights.loaded.layout.find(name).ok_or_else(|| io::Error::other(format!("no tensor {name}")))?;
         Ok(Cow::Owned(self.weights.loaded.weights[id].to_f32()))
@@ -55,10 +56,10 @@ impl Tensors for Held<'_> {
 }
 
 /// Writes the file, reads it back, runs it and compares.
-pub fn write(args: &ExportArgs, weights: &Weights, out: &Path) -> Result<(), CliError> {
+pub fn write(args: &ExportArgs, weights: &Weights, device: &Device, out: &Path) -> Result<(), CliError> {
     let config = weights.loaded.vit.config();
     let image = weights.input.size;
-    let density = match mixture::of(&args.weights, weights)? {
+    let density = match mixture::of(&args.weights, weights, device)? {
         Ok(density) => Some(density),
         Err(why) if args.heads => {
             return Err(ExportError::NoDensity { why }.into());
@@ -93,7 +94,7 @@ pub fn write(args: &ExportArgs, weights: &Weights, out: &Path) -> Result<(), Cli
     writer.write_to(&mut file).map_err(failed)?;
     // On the disk before it is read back and gets its name: a power cut must not leave an empty file in its place.
     file.sync().map_err(failed)?;
-    let distance = compare(file.unfinished(), weights, held.density.as_ref(), image)?;
+    let distance = compare(file.unfinished(), weights, device, held.density.as_ref(), image)?;
     file.finish().map_err(failed)?;
     let outputs: Vec<&str> = model.graph.outputs.iter().map(|output| output.name.as_str()).collect();
     output::result(&format!(
@@ -129,6 +130,7 @@ fn positions(weights: &Weights, (height, width): (usize, usize)) -> Vec<f32> {
 fn compare(
     path: &Path,
     weights: &Weights,
+    device: &Device,
     density: Option<&Density>,
     (height, width): (usize, usize),
 ) -> Result<f32, CliError> {
@@ -144,10 +146,8 @@ fn compare(
     let outputs = outputs.map_err(|error| different(error.to_string()))?;
 
     let images = [Pixels { count: 1, height, width, channels: config.channels, data: PixelData::Values(&values) }];
-    let device = weights.loaded.weights.iter().next().map(|tensor| tensor.device().clone());
-    let Some(device) = device else { return Err(different("the network has no weights".to_owned())) };
     let readout = Readout { tokens: Tokens::All, ..Readout::default() };
-    let tokens = weights.loaded.vit.read(&weights.loaded.weights, &device, &images, &readout)?.swap_remove(0).to_f32();
+    let tokens = weights.loaded.vit.read(&weights.loaded.weights, device, &images, &readout)?.swap_remove(0).to_f32();
     device.finish()?;
     let (class, patches) = (&tokens[..config.dim], &tokens[config.leading_tokens() * config.dim..]);
     let mut most = 0.0f32;
@@ -160,7 +160,7 @@ fn compare(
         most = most.max(distance);
     }
     if let Some(density) = density {
-        let ours = density.at(class, &device).map_err(|error| different(error.to_string()))?;
+        let ours = density.at(class, device).map_err(|error| different(error.to_string()))?;
         let theirs = |name| outputs.get(name).and_then(Value::as_f32).unwrap_or(&[]);
         let (&[log_density], &[kappa]) = (theirs("log_density"), theirs("kappa")) else {
             return Err(different("it does not give one `kappa` and one `log_density` for an image".to_owned()));

@@ -1,72 +1,44 @@
 //! The head of a network with von Mises-Fisher prototypes as a density, Eq. (3) of the paper: a mixture whose components are
 //! the prototypes, with kappa_k = |w_k| / tau and equal weights, as DINO-vMF has them.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use model::weights::{NetworkRole, WeightsFile};
-use model::{Layout, Projector, ProjectorConfig};
+use eval::prototypes::Directions;
+use model::weights::LoadedHead;
+use model::{Layout, Projector};
 use onnx::vit::{Head, Mixture};
-use ssl::recipe::{MethodName, Prototypes, Recipe};
+use ssl::recipe::Prototypes;
 use tensor::Device;
-use train::run::{RunReader, is_run};
 
 use crate::error::CliError;
-
+use crate::eval::head;
 use crate::weights::Weights;
 
-/// A head that a graph can hold, and the values of its layers by name.
+/// A head that a graph can hold.
 pub struct Density {
-    /// Its layers and its components.
+    /// Its layers and its components, for the graph.
     pub head: Head,
-    /// Shape and elements of each tensor of the layers.
-    pub tensors: BTreeMap<String, (Vec<usize>, Vec<f32>)>,
+    /// The names of the layers' tensors, which are the first of the head's weights.
+    layout: Layout,
+    loaded: LoadedHead,
 }
 
 /// The density of a run's network; or why there is none.
-pub fn of(given: &Path, weights: &Weights) -> Result<Result<Density, &'static str>, CliError> {
-    let Some(recipe) = recipe_of(given)? else {
-        return Ok(Err("only the folder of a run says how its prototypes were used"));
+pub fn of(given: &Path, weights: &Weights, device: &Device) -> Result<Result<Density, &'static str>, CliError> {
+    let head = match head::Head::as_mixture(given, weights, device)? {
+        Ok(head) => head,
+        Err(why) => return Ok(Err(why)),
     };
-    if recipe.prototypes() != Prototypes::Vmf {
+    if head.prototypes != Prototypes::Vmf {
         return Ok(Err("its prototypes are not von Mises-Fisher components"));
     }
-    if recipe.method() == MethodName::Msn {
-        return Ok(Err("MSN's prototypes belong to its loss rather than to the network"));
-    }
-    if recipe.head_batch_norm() {
+    if head.loaded.config.batch_norm {
         return Ok(Err(
             "its head has batch norm, so that an image alone has no density; --set head_batch_norm=false trains one without",
         ));
     }
-    let mut file = WeightsFile::open(&weights.path)?;
-    let (mut tensors, mut layers) = (BTreeMap::new(), Vec::new());
-    let (mut magnitudes, mut directions) = (None, None);
-    for (name, tensor) in file.head(weights.loaded.report.role) {
-        let values = file.read(&tensor)?.into_f32();
-        match name.as_str() {
-            "last_layer.weight_g" => magnitudes = Some(values),
-            "last_layer.weight_v" => directions = Some((tensor.shape, values)),
-            _ if name.starts_with("mlp") => {
-                if let Some(layer) = name.strip_suffix(".weight") {
-                    layers.push(layer.to_owned());
-                }
-                tensors.insert(name, (tensor.shape, values));
-            }
-            _ => {}
-        }
-    }
-    let (Some(magnitudes), Some((shape, directions))) = (magnitudes, directions) else {
-        return Ok(Err("its file holds no head"));
-    };
-    // `mlp.0` before `mlp.2`, by their numbers.
-    layers.sort_by_key(|name| name.rsplit('.').next().and_then(|number| number.parse::<u32>().ok()));
-    let temperature = match weights.loaded.report.role {
-        Some(NetworkRole::Student) => recipe.student_temp(),
-        _ => recipe.teacher_temp(),
-    };
-    let p = shape.get(1).copied().unwrap_or(1).max(1);
-    Ok(Ok(Density { head: Head { layers, mixture: mixture(&magnitudes, &directions, p, temperature) }, tensors }))
+    let mixture = mixture(&head.directions, &head.lengths, head.temperature);
+    Ok(Ok(Density::new(head.loaded, mixture)))
 }
 
 /// The density of a mixture at an image, as this program computes it.
@@ -80,25 +52,28 @@ pub struct Found {
 }
 
 impl Density {
+    fn new(loaded: LoadedHead, mixture: Mixture) -> Self {
+        let mut layout = Layout::default();
+        Projector::new(&mut layout, "mlp", &loaded.config.projector());
+        let weights = layout.specs().iter().filter_map(|spec| spec.name.strip_suffix(".weight"));
+        let layers = weights.map(str::to_owned).collect();
+        Self { head: Head { layers, mixture }, layout, loaded }
+    }
+
+    /// The shape of a tensor of its layers.
+    pub fn shape(&self, name: &str) -> Option<Vec<usize>> {
+        Some(self.layout.specs()[self.layout.find(name)?.0].shape.clone())
+    }
+
+    /// The elements of one.
+    pub fn values(&self, name: &str) -> Option<Vec<f32>> {
+        Some(self.loaded.weights[self.layout.find(name)?].to_f32())
+    }
+
     /// The density at the image with this class token.
     pub fn at(&self, class: &[f32], device: &Device) -> Result<Found, vmf::Error> {
-        let weights = |layer: &String| self.tensors.get(&format!("{layer}.weight")).map(|(shape, _)| shape.as_slice());
-        let widths: Vec<usize> = self.head.layers.iter().filter_map(|layer| weights(layer)?.first().copied()).collect();
-        let (hidden, outputs) = (widths.first().copied().unwrap_or(1), widths.last().copied().unwrap_or(1));
-        let config = ProjectorConfig { inputs: class.len(), hidden, outputs, layers: widths.len(), batch_norm: false };
-        let mut layout = Layout::default();
-        let projector = Projector::new(&mut layout, "mlp", &config);
-        let mut values = layout.initial(device, 0);
-        for (spec, parameter) in layout.specs().iter().zip(values.tensors_mut()) {
-            let Some((_, values)) = self.tensors.get(&spec.name).filter(|(shape, _)| *shape == spec.shape) else {
-                return Err(vmf::Error::EmptyMixture);
-            };
-            parameter.copy_from_f32(values);
-        }
-        let mut features = device.zeros(&[1, class.len()]);
-        features.copy_from_f32(class);
-        let y = projector.infer(&values, &features).to_f64();
-        self.at_point(&y)
+        let features = device.from_f32(&[1, class.len()], class);
+        self.at_point(&self.loaded.projector.infer(&self.loaded.weights, &features).to_f64())
     }
 
     /// The density at a unit vector.
@@ -135,41 +110,34 @@ impl Found {
     }
 }
 
-fn mixture(magnitudes: &[f32], directions: &[f32], p: usize, temperature: f64) -> Mixture {
-    let unit = |row: &[f32]| {
-        let length = row.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
-        row.iter().map(move |x| (f64::from(*x) / length) as f32).collect::<Vec<f32>>()
-    };
-    let concentrations: Vec<f64> = magnitudes.iter().map(|g| f64::from(g.abs()) / temperature).collect();
-    let log_weight = -(concentrations.len().max(1) as f64).ln();
-    // A prototype of negative length points the other way.
-    let signed = directions
-        .chunks(p)
-        .zip(magnitudes)
-        .flat_map(|(row, g)| unit(row).into_iter().map(move |x| if *g < 0.0 { -x } else { x }));
+fn mixture(directions: &Directions, lengths: &[f64], temperature: f64) -> Mixture {
+    let concentrations: Vec<f64> = lengths.iter().map(|length| length / temperature).collect();
+    let count = directions.len();
+    let log_weight = -(count.max(1) as f64).ln();
+    let of = |k| directions.of(k).iter().copied();
+    let p = if count == 0 { 1 } else { directions.of(0).len() };
     Mixture {
-        directions: signed.collect(),
+        directions: (0..count).flat_map(of).collect(),
         log_normalizers: concentrations.iter().map(|&kappa| vmf::log_normalizer(p, kappa)).collect(),
-        log_weights: vec![log_weight; concentrations.len()],
+        log_weights: vec![log_weight; count],
         concentrations,
     }
-}
-
-/// The recipe of the run that was given; none where it is something else.
-fn recipe_of(given: &Path) -> Result<Option<Recipe>, CliError> {
-    if !is_run(given) {
-        return Ok(None);
-    }
-    ssl::recipe::of_run(&RunReader::open(given)?).map(Some).map_err(CliError::from)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::{HeadConfig, PrototypeLayer};
+
+    /// Prototypes of these lengths, at the temperature 0.1.
+    fn mixture_of(lengths: &[f32], directions: &[f32]) -> Mixture {
+        let sizes: Vec<f64> = lengths.iter().map(|length| f64::from(length.abs())).collect();
+        mixture(&Directions::new(2, directions, lengths), &sizes, 0.1)
+    }
 
     #[test]
     fn components_have_unit_directions_and_kappa_is_the_length_over_the_temperature() {
-        let mixture = mixture(&[2.0, -1.0], &[3.0, 4.0, 0.0, 2.0], 2, 0.1);
+        let mixture = mixture_of(&[2.0, -1.0], &[3.0, 4.0, 0.0, 2.0]);
         assert_eq!(mixture.directions, [0.6, 0.8, -0.0, -1.0]);
         assert!((mixture.concentrations[0] - 20.0).abs() < 1e-12 && (mixture.concentrations[1] - 10.0).abs() < 1e-12);
         assert_eq!(mixture.log_weights, [-(2f64.ln()); 2]);
@@ -177,17 +145,29 @@ mod tests {
         let want = -(2.0 * std::f64::consts::PI * 2_815.716_628_466_254).ln();
         assert!((mixture.log_normalizers[1] - want).abs() < 1e-10);
     }
+
     #[test]
     fn outputs_that_are_not_those_of_the_mixture_are_found() {
         // One layer that takes (x, y) to (x, y), and two components along the axes with kappa = 20 and 10.
-        let tensors = BTreeMap::from([
-            ("mlp.weight".to_owned(), (vec![2, 2], vec![1.0, 0.0, 0.0, 1.0])),
-            ("mlp.bias".to_owned(), (vec![2], vec![0.0, 0.0])),
-        ]);
-        let head =
-            Head { layers: vec!["mlp".to_owned()], mixture: mixture(&[2.0, 1.0], &[1.0, 0.0, 0.0, 1.0], 2, 0.1) };
-        let density = Density { head, tensors };
         let device = Device::cpu(Default::default()).unwrap();
+        let config = HeadConfig { inputs: 2, hidden: 2, bottleneck: 2, prototypes: 2, layers: 1, batch_norm: false };
+        let mut layout = Layout::default();
+        let projector = Projector::new(&mut layout, "head.mlp", &config.projector());
+        let prototypes = PrototypeLayer::new(&mut layout, "head.last_layer", 2, 2);
+        let mut weights = layout.initial(&device, 0);
+        for (name, values) in [("head.mlp.weight", &[1.0, 0.0, 0.0, 1.0][..]), ("head.mlp.bias", &[0.0, 0.0])] {
+            weights.tensors_mut()[layout.find(name).unwrap().0].copy_from_f32(values);
+        }
+        let loaded = LoadedHead { config, projector, prototypes, weights };
+        let density = Density::new(loaded, mixture_of(&[2.0, 1.0], &[1.0, 0.0, 0.0, 1.0]));
+        assert_eq!(
+            (density.head.layers.as_slice(), density.shape("mlp.bias")),
+            (&["mlp".to_owned()][..], Some(vec![2]))
+        );
+        assert_eq!(
+            (density.values("mlp.weight"), density.values("mlp.0.weight")),
+            (Some(vec![1.0, 0.0, 0.0, 1.0]), None)
+        );
         let found = density.at(&[3.0, 4.0], &device).unwrap();
         // log (C_2(20) exp(20 * 0.6) + C_2(10) exp(10 * 0.8)) / 2, C_2(k) = 1 / (2 pi I_0(k)).
         let (i20, i10) = (43_558_282.559_553_53_f64, 2_815.716_628_466_254_f64);

@@ -108,7 +108,8 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
         }
         TargetArg::Onnx => {
             let out = output_file::check(&args.out, Kind::Onnx, args.force, &inputs)?;
-            graph::write(args, &load(args)?, &out)
+            let (weights, device) = load_on(args)?;
+            graph::write(args, &weights, &device, &out)
         }
         TargetArg::Timm => {
             let folder = Folder::check(&args.out, &timm::FILES, args.force, &inputs)?;
@@ -132,11 +133,16 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
 }
 
 fn load(args: &ExportArgs) -> Result<Weights, CliError> {
+    Ok(load_on(args)?.0)
+}
+
+/// The network, and where it is.
+fn load_on(args: &ExportArgs) -> Result<(Weights, Device), CliError> {
     // One image is compared: not worth a GPU.
     let device = Device::cpu(CpuOptions { threads: threads_of_environment()?, ..Default::default() })?;
     let mut weights = weights::load(&args.weights, &args.network(), &device)?;
     weights.input = weights.input.with_size(args.image_size);
-    Ok(weights)
+    Ok((weights, device))
 }
 
 /// What the files say of the network in their metadata.

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use eval::certainty::Certainty;
+use eval::certainty::{Certainty, Describer};
 use eval::prototypes::PrototypeKind;
 use eval::{EvalError, FeatureBatch, Features, Pooling};
 use tensor::Device;
@@ -41,7 +41,7 @@ impl Columns {
         if head.loaded.config.batch_norm {
             return refuse(
                 "its head has batch norm, so that an image alone has none; --set head_batch_norm=false trains one without. \
-                 `eval certainty` takes the statistics of all images",
+                 `eval certainty` takes the statistics of the training images",
             );
         }
         if head.kind() == PrototypeKind::Plain {
@@ -67,13 +67,26 @@ impl Columns {
         vec![("certainty", format!("{} of prototypes {prototypes} at tau {temperature}", self.names().join(", ")))]
     }
 
+    /// Makes them ready for images.
+    pub fn numbers(&self) -> Result<Numbers<'_>, EvalError> {
+        Ok(Numbers { dim: self.head.loaded.config.inputs, describer: self.head.describer()?, host: &self.host })
+    }
+}
+
+/// The columns, ready for images: log-normalisers are exact, which takes its time, and are the same for every batch.
+pub struct Numbers<'a> {
+    dim: usize,
+    describer: Describer<'a>,
+    host: &'a Device,
+}
+
+impl Numbers<'_> {
     /// The numbers of a batch, those of an image one after another.
     pub fn of(&self, batch: FeatureBatch<'_>) -> Result<Vec<f64>, EvalError> {
-        let mut features = Features { dim: self.head.loaded.config.inputs, ..Default::default() };
+        let mut features = Features { dim: self.dim, ..Default::default() };
         features.push(batch);
         let mut go_on = |_: usize, _: usize| ControlFlow::Continue(());
-        let describer = self.head.describer()?;
-        let described = describer.describe(&features, &self.host, &mut go_on)?;
+        let described = self.describer.describe(&features, self.host, &mut go_on)?;
         let numbers = |certainty: &Certainty| {
             let Certainty { kappa, entropy, log_density, .. } = *certainty;
             [kappa, Some(entropy), log_density].into_iter().flatten()

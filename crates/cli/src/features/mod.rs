@@ -63,8 +63,9 @@ pub fn run(args: &FeaturesArgs) -> Result<ExitCode, CliError> {
         ))?;
         return Ok(ExitCode::SUCCESS);
     };
-    let numbers = certainty.as_ref().map_or(&[][..], Columns::names);
-    let mut file = FeatureWriter::with_numbers(format, &out, (&shape, numbers), &*source, &said)?;
+    let columns = certainty.as_ref().map_or(&[][..], Columns::names);
+    let certainty = certainty.as_ref().map(Columns::numbers).transpose()?;
+    let mut file = FeatureWriter::with_numbers(format, &out, (&shape, columns), &*source, &said)?;
     let console = Console::new(source.len() as u64);
     let stop = Stop::listen_and_say(
         &console,
@@ -75,7 +76,7 @@ pub fn run(args: &FeaturesArgs) -> Result<ExitCode, CliError> {
     let mut rows = 0;
     let pass = wanted.each(&*source, pooling, Kept::Batch, &console, &|| stop.requested(), &mut |batch| {
         rows += batch.indices.len();
-        let numbers = certainty.as_ref().map_or(Ok(Vec::new()), |columns| columns.of(batch))?;
+        let numbers = certainty.as_ref().map_or(Ok(Vec::new()), |certainty| certainty.of(batch))?;
         file.add_with(batch, &numbers)
     });
     let skipped = match pass {
@@ -84,7 +85,7 @@ pub fn run(args: &FeaturesArgs) -> Result<ExitCode, CliError> {
     };
     file.finish()?;
     let left_out = if skipped.is_empty() { String::new() } else { format!(", {} left out", skipped.len()) };
-    let beside = if numbers.is_empty() { String::new() } else { format!(" with {}", numbers.join(", ")) };
+    let beside = if columns.is_empty() { String::new() } else { format!(" with {}", columns.join(", ")) };
     let size: Vec<String> = [rows].iter().chain(&shape).map(usize::to_string).collect();
     output::result(&format!(
         "{}: {} features{beside} of {}{left_out}, computed in {}",

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ::report::account::{Account, are_of_same_images};
+use ::report::account::{Account, are_of_same_images, told_apart};
 use ::report::figure::circle::{self, Component};
 use ::report::figure::{self, Figure};
 use files::replace;
@@ -108,7 +108,13 @@ fn component(text: &str) -> Result<Component, CliError> {
 
 fn normalizer(args: &NormalizerArgs) -> Result<(), CliError> {
     let place = Place::of(&args.out, &[])?;
-    let normalizer = figure::normalizer::figure(&args.dimensions, figure::normalizer::RANGE)?;
+    let mut dimensions: Vec<usize> = Vec::new();
+    for &p in &args.dimensions {
+        if !dimensions.contains(&(p as usize)) {
+            dimensions.push(p as usize);
+        }
+    }
+    let normalizer = figure::normalizer::figure(&dimensions, figure::normalizer::RANGE)?;
     place.write(&normalizer)
 }
 
@@ -117,11 +123,17 @@ fn curves(args: &CurvesArgs) -> Result<(), CliError> {
     let place = Place::of(&args.out, &inputs)?;
     let runs = report::distinct(&args.runs);
     let runs = runs.iter().map(|run| Account::of(run, POINTS)).collect::<Result<Vec<_>, _>>()?;
+    let has_values = |run: &Account| run.history.column(&args.key).is_some_and(|column| column.last().is_some());
+    let (runs, without): (Vec<_>, Vec<_>) = told_apart(runs).into_iter().partition(has_values);
     let figure = figure::curves::figure(&runs, &args.key);
     if figure.charts.iter().all(|chart| chart.is_empty()) {
-        let known: BTreeSet<&str> = runs.iter().flat_map(|run| run.history.keys()).collect();
+        let known: BTreeSet<&str> = runs.iter().chain(&without).flat_map(|run| run.history.keys()).collect();
         let known = known.into_iter().collect::<Vec<_>>().join(", ");
         return Err(CliError::NoSuchNumber { key: args.key.clone(), known: text::printable(&known).into_owned() });
+    }
+    for run in &without {
+        let key = text::printable(&args.key);
+        output::note(&format!("{}: has logged no {key} yet, and is left out", text::shown(&run.path)));
     }
     if !are_of_same_images(&runs) {
         output::note("these runs were not trained on the same images: their curves are of different tasks");

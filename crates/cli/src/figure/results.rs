@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use ::report::figure::{Figure, Malformed, certainty, precision, prototypes};
 use files::read_text_bounded;
-use report::figure::{Figure, Malformed, certainty, precision, prototypes};
 use serde_json::Value;
 
 use super::Place;
@@ -11,7 +11,9 @@ use crate::args::{CertaintyArgs, HeadFigureArgs, PrecisionArgs, PrototypesArgs, 
 use crate::error::CliError;
 use crate::eval;
 use crate::eval::shelf::Shelf;
+use crate::output;
 use crate::output_file::Input;
+use crate::report;
 
 /// More than any result takes.
 const MOST_BYTES: u64 = 16 << 20;
@@ -24,7 +26,10 @@ pub fn prototypes(args: &PrototypesFigureArgs) -> Result<(), CliError> {
         let asked = PrototypesArgs { weights, data: None, features: None, split: SplitArg::Train, how, json: true };
         Ok(eval::prototypes::judge(&asked, &Shelf::default())?.record)
     };
-    let networks = each(&args.networks, prototypes::EVALUATION, computed, prototypes::Utilisation::of_result)?;
+    let (mut thresholds, key) = (args.how.thresholds.clone(), "thresholds");
+    thresholds.sort_by(f64::total_cmp);
+    let wanted = (key, serde_json::json!(thresholds));
+    let networks = each(&args.networks, prototypes::EVALUATION, computed, &wanted, prototypes::Utilisation::of_result)?;
     place.write(&prototypes::figure(&networks))
 }
 
@@ -59,23 +64,43 @@ fn headed<T>(
         let (weights, data, how) = (path.to_owned(), args.data.clone(), args.how.clone());
         judge(PrecisionArgs { weights, data, train: None, test: None, how, json: true })
     };
-    place.write(&figure(&each(&args.networks, evaluation, computed, of_result)?))
+    let wanted = ("bins", args.how.bins.into());
+    place.write(&figure(&each(&args.networks, evaluation, computed, &wanted, of_result)?))
 }
 
-/// What the figure needs of each network.
+/// What the figure needs of each network. A file may have been computed with another value of the setting that shapes the
+/// figure; it is drawn as it is, which is said.
 fn each<T>(
     paths: &[PathBuf],
     evaluation: &'static str,
     computed: impl Fn(&Path) -> Result<Value, CliError>,
+    (key, wanted): &(&str, Value),
     of_result: impl Fn(String, &Value) -> Result<T, Malformed>,
 ) -> Result<Vec<T>, CliError> {
     let one = |(path, name): (&PathBuf, String)| {
         let result = if is_result(path) { read(path, evaluation)? } else { computed(path)? };
+        let found = &result["settings"][*key];
+        if is_result(path) && !found.is_null() && found != wanted {
+            let path = text::shown(path);
+            output::note(&format!(
+                "{path}: is drawn as it was computed, with --{key} {}",
+                text::excerpt(&listed(found))
+            ));
+        }
         let malformed = |why: Malformed| wrong(path, evaluation, why.to_string());
         of_result(name, &result).map_err(malformed)
     };
     // Files first looked at would cost less, but a person expects an error of the first to come first.
-    paths.iter().zip(names(paths)).map(one).collect()
+    let paths = report::distinct(paths);
+    paths.iter().zip(names(&paths)).map(one).collect()
+}
+
+/// A setting as its flag takes it.
+fn listed(value: &Value) -> String {
+    match value.as_array() {
+        Some(values) => values.iter().map(Value::to_string).collect::<Vec<_>>().join(","),
+        None => value.to_string(),
+    }
 }
 
 fn is_result(path: &Path) -> bool {

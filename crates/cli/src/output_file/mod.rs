@@ -179,7 +179,7 @@ impl Kind {
                 Kind::Csv => path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")),
                 Kind::Features => WeightsFile::open(path).is_ok_and(|file| is_features(file.metadata())),
                 Kind::FeatureRows => files::parquet::metadata(path).is_ok_and(|said| is_features(&said)),
-                Kind::FeatureTable => starts_with(path, eval::save::CSV_HEADER.as_bytes())?,
+                Kind::FeatureTable => is_table(path)?,
                 Kind::FeatureNote => is_note(path),
             })
     }
@@ -198,10 +198,12 @@ fn is_note(path: &Path) -> bool {
     said.is_some_and(|said| said.get("format").is_some_and(|format| format == eval::FEATURES_FORMAT))
 }
 
-fn starts_with(path: &Path, expected: &[u8]) -> io::Result<bool> {
+/// Whether a file is the table of an array of features: its columns, and no longer name of the last.
+fn is_table(path: &Path) -> io::Result<bool> {
+    let columns = eval::save::CSV_HEADER.as_bytes();
     let mut start = Vec::new();
-    File::open(path)?.take(expected.len() as u64).read_to_end(&mut start)?;
-    Ok(start == expected)
+    File::open(path)?.take(columns.len() as u64 + 1).read_to_end(&mut start)?;
+    Ok(matches!(start.strip_prefix(columns), Some(b"\n" | b",")))
 }
 
 /// Whether a file is a PNG picture, or empty.
@@ -386,6 +388,10 @@ mod tests {
         assert!(may(Kind::Features, &header(eval::FEATURES_FORMAT)));
         assert!(!may(Kind::Features, &header("pt")), "weights are no features");
         assert!(may(Kind::FeatureTable, b"row,name,label,class\n0,a,,\n") && !may(Kind::FeatureTable, b"row,name\n"));
+        assert!(may(Kind::FeatureTable, b"row,name,label,class,kappa\n0,a,,,2\n"));
+        for other in [&b"row,name,label,class_of_2026\n"[..], b"row,name,label,class", b"row,name,label,class\r\n"] {
+            assert!(!may(Kind::FeatureTable, other), "a column of another name");
+        }
         assert!(may(Kind::FeatureNote, b"{\"format\": \"dino-vmf features\", \"rows\": 3}"));
         assert!(!may(Kind::FeatureNote, b"{\"format\": \"mine\"}") && !may(Kind::FeatureNote, b"[1]"));
         let table = |format| files::parquet::TableWriter::new(Vec::new(), &[]).unwrap().finish(&[("format", format)]);

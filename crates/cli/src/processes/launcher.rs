@@ -1,6 +1,15 @@
-//! Who has started this process as one of several, and as which, from what that has left in the environment.
+//! Who has started this process as one of several, as which, and where they meet: all that the environment says of it.
+//!
+//! Variables of which process this is that contradict each other, or say nothing that can be understood, are errors that name
+//! them: a process that takes itself for one alone would train the run of all. Others, which are only shown, are doubts; and
+//! of a process alone none is of interest.
 
 use std::fmt;
+
+use super::node_list::{NodeListError, first_host};
+
+/// Slurm's numbers of steps that are none: an interactive shell, a batch script, what holds a job.
+const FIRST_SPECIAL_STEP: u64 = 0xffff_fff0;
 
 /// What starts several processes at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +22,8 @@ pub enum Launcher {
     Slurm,
     /// `torchrun`.
     Torchrun,
+    /// Somebody who has set the variables of torchrun, or of NCCL.
+    Hand,
 }
 
 impl fmt::Display for Launcher {
@@ -22,12 +33,32 @@ impl fmt::Display for Launcher {
             Self::Mpich => "MPICH",
             Self::Slurm => "Slurm",
             Self::Torchrun => "torchrun",
+            Self::Hand => "hand (RANK and WORLD_SIZE)",
         })
     }
 }
 
+/// Where processes find each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeetingPoint {
+    /// The host of the first process.
+    pub host: String,
+    /// Its port, where one was agreed on.
+    pub port: Option<u16>,
+}
+
+impl fmt::Display for MeetingPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.port, self.host.contains(':')) {
+            (Some(port), true) => write!(f, "[{}]:{port}", self.host),
+            (Some(port), false) => write!(f, "{}:{port}", self.host),
+            (None, _) => f.write_str(&self.host),
+        }
+    }
+}
+
 /// One of several processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launched {
     /// By whom.
     pub by: Launcher,
@@ -35,6 +66,14 @@ pub struct Launched {
     pub rank: usize,
     /// How many there are.
     pub ranks: usize,
+    /// Its number among those of its machine, where that is known.
+    pub local_rank: Option<usize>,
+    /// Where they meet, where that is known.
+    pub meeting: Option<MeetingPoint>,
+    /// How often all of them were started again.
+    pub restarts: usize,
+    /// What cannot be of where they meet and how often they were started.
+    pub doubts: Vec<LaunchError>,
 }
 
 impl fmt::Display for Launched {
@@ -43,61 +82,231 @@ impl fmt::Display for Launched {
     }
 }
 
-/// How this process was started, if as one of several; none where it is alone, or the environment makes no sense.
-pub fn launched(variable: impl Fn(&str) -> Option<String>) -> Option<Launched> {
-    let number = |name: &str| variable(name)?.trim().parse::<usize>().ok();
-    let of = |by, rank: &str, ranks: &str| {
-        let (rank, ranks) = (number(rank)?, number(ranks)?);
-        (ranks > 1 && rank < ranks).then_some(Launched { by, rank, ranks })
-    };
-    // The innermost first: `srun mpirun ...` and `mpirun torchrun ...` leave the variables of both. Slurm sets its own for a
-    // batch script too, which is no process of a step yet.
-    of(Launcher::Torchrun, "RANK", "WORLD_SIZE")
-        .filter(|_| variable("MASTER_ADDR").is_some())
-        .or_else(|| of(Launcher::OpenMpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
-        .or_else(|| of(Launcher::Mpich, "PMI_RANK", "PMI_SIZE"))
-        .or_else(|| of(Launcher::Slurm, "SLURM_PROCID", "SLURM_NTASKS").filter(|_| variable("SLURM_STEP_ID").is_some()))
+impl Launched {
+    /// The same with everything else that is known of it.
+    pub fn in_detail(&self) -> String {
+        let local = self.local_rank.map(|local| format!("number {local} of its machine"));
+        let meeting = self.meeting.as_ref().map(|place| format!("meeting at {}", text::excerpt(&place.to_string())));
+        let again = (self.restarts > 0).then(|| format!("started again {}", text::count(self.restarts, "time")));
+        [Some(self.to_string()), local, meeting, again].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A variable of the environment that cannot be what it says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LaunchError {
+    /// One that a launcher sets beside others that are there.
+    #[error("{by} has started this process, but {missing} is not set")]
+    Missing {
+        /// The launcher.
+        by: Launcher,
+        /// The variable.
+        missing: &'static str,
+    },
+    /// One that is no number.
+    #[error("{name} is {value:?}, which is no {what}")]
+    NotA {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What it should be.
+        what: &'static str,
+    },
+    /// A number that must be less than another one.
+    #[error("{name} is {value}, which must be less than {limit_name}, and that is {limit}")]
+    NotBelow {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: usize,
+        /// The other variable.
+        limit_name: &'static str,
+        /// Its value.
+        limit: usize,
+    },
+    /// A list of hosts.
+    #[error("{name} is {value:?}, which is no list of hosts: {why}")]
+    Nodes {
+        /// The variable.
+        name: &'static str,
+        /// The beginning of its value.
+        value: String,
+        /// What is wrong with it.
+        why: NodeListError,
+    },
+}
 
-    fn of(variables: &[(&str, &str)]) -> Option<String> {
-        let variable = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-        launched(variable).map(|launched| launched.to_string())
+/// The environment of a process.
+struct Environment<F>(F);
+
+impl<F: Fn(&str) -> Option<String>> Environment<F> {
+    fn text(&self, name: &str) -> Option<String> {
+        (self.0)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
 
-    #[test]
-    fn each_launcher_is_known_by_its_variables() {
-        let torchrun = [("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "localhost")];
-        assert_eq!(of(&torchrun).unwrap(), "process 1 of 4, started by torchrun");
-        let open_mpi = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2")];
-        assert_eq!(of(&open_mpi).unwrap(), "process 0 of 2, started by Open MPI");
-        assert_eq!(of(&[("PMI_RANK", "2"), ("PMI_SIZE", "3")]).unwrap(), "process 2 of 3, started by MPICH");
-        let slurm = [("SLURM_PROCID", "5"), ("SLURM_NTASKS", "8"), ("SLURM_STEP_ID", "0")];
-        assert_eq!(of(&slurm).unwrap(), "process 5 of 8, started by Slurm");
+    fn number<T: std::str::FromStr>(&self, name: &'static str) -> Result<Option<T>, LaunchError> {
+        let Some(value) = self.text(name) else { return Ok(None) };
+        let what = "number that a process could have";
+        let parsed =
+            value.parse().map_err(|_| LaunchError::NotA { name, value: text::excerpt(&value).into_owned(), what });
+        parsed.map(Some)
     }
 
-    #[test]
-    fn a_process_alone_a_batch_script_and_nonsense_are_none_of_several() {
-        assert_eq!(of(&[]), None);
-        assert_eq!(of(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")]), None, "a batch script");
-        assert_eq!(of(&[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1")]), None);
-        assert_eq!(of(&[("PMI_RANK", "3"), ("PMI_SIZE", "3")]), None);
-        assert_eq!(of(&[("RANK", "1"), ("WORLD_SIZE", "2")]), None, "anybody's variables");
-        assert_eq!(of(&[("OMPI_COMM_WORLD_RANK", "x"), ("OMPI_COMM_WORLD_SIZE", "2")]), None);
+    fn required<T: std::str::FromStr>(&self, by: Launcher, name: &'static str) -> Result<T, LaunchError> {
+        self.number(name)?.ok_or(LaunchError::Missing { by, missing: name })
     }
 
-    #[test]
-    fn within_a_job_the_innermost_launcher_counts() {
-        let mpirun_in_slurm = [
-            ("SLURM_PROCID", "0"),
-            ("SLURM_NTASKS", "2"),
-            ("SLURM_STEP_ID", "0"),
-            ("OMPI_COMM_WORLD_RANK", "3"),
-            ("OMPI_COMM_WORLD_SIZE", "4"),
-        ];
-        assert_eq!(of(&mpirun_in_slurm).unwrap(), "process 3 of 4, started by Open MPI");
+    /// The process that these variables speak of; none where it is alone.
+    fn process(&self, by: Launcher, names: Names) -> Result<Option<Launched>, LaunchError> {
+        let (rank, ranks) = (self.required(by, names.rank)?, self.required(by, names.ranks)?);
+        below(names.rank, rank, names.ranks, ranks)?;
+        if ranks == 1 {
+            return Ok(None);
+        }
+        let local_rank = names.local.map(|(name, _)| self.number(name)).transpose()?.flatten();
+        if let (Some((name, limit_name)), Some(local)) = (names.local, local_rank) {
+            below(name, local, names.ranks, ranks)?;
+            if let Some(limit) = limit_name.map(|name| self.number(name)).transpose()?.flatten() {
+                below(name, local, limit_name.unwrap_or_default(), limit)?;
+            }
+        }
+        Ok(Some(Launched { by, rank, ranks, local_rank, meeting: None, restarts: 0, doubts: Vec::new() }))
     }
+
+    /// Where processes meet that were started by torchrun, or like it.
+    fn master(&self, by: Launcher) -> Result<Option<MeetingPoint>, LaunchError> {
+        match self.text("MASTER_ADDR") {
+            Some(host) => Ok(Some(MeetingPoint { host, port: Some(self.port(by)?) })),
+            None if by == Launcher::Torchrun => Err(LaunchError::Missing { by, missing: "MASTER_ADDR" }),
+            None => Ok(None),
+        }
+    }
+
+    fn port(&self, by: Launcher) -> Result<u16, LaunchError> {
+        let name = "MASTER_PORT";
+        let value = self.text(name).ok_or(LaunchError::Missing { by, missing: name })?;
+        port(&value).ok_or_else(|| LaunchError::NotA { name, value: text::excerpt(&value).into_owned(), what: "port" })
+    }
+
+    /// Where processes meet that Slurm has started.
+    fn first_node(&self) -> Result<Option<MeetingPoint>, LaunchError> {
+        let list = ["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"];
+        let list = list.into_iter().find_map(|name| Some((name, self.text(name)?)));
+        let Some((name, value)) = list else { return Ok(None) };
+        match first_host(&value) {
+            Ok(host) => Ok(Some(MeetingPoint { host, port: None })),
+            Err(why) => Err(LaunchError::Nodes { name, value: text::excerpt(&value).into_owned(), why }),
+        }
+    }
+
+    /// Where they meet. What NCCL was told goes before what a launcher says.
+    fn meeting(&self, by: Launcher) -> Result<Option<MeetingPoint>, LaunchError> {
+        if let Some(value) = self.text("NCCL_COMM_ID") {
+            let wrong = |value| LaunchError::NotA { name: "NCCL_COMM_ID", value, what: "host:port" };
+            return address(&value).map(Some).ok_or_else(|| wrong(text::excerpt(&value).into_owned()));
+        }
+        match by {
+            Launcher::Torchrun | Launcher::Hand => self.master(by),
+            Launcher::Slurm => self.first_node(),
+            Launcher::OpenMpi | Launcher::Mpich => Ok(None),
+        }
+    }
+
+    /// How often they were started again, where somebody says so.
+    fn restarts(&self, by: Launcher) -> Result<usize, LaunchError> {
+        let count = match by {
+            Launcher::Torchrun | Launcher::Hand => self.number("TORCHELASTIC_RESTART_COUNT"),
+            Launcher::Slurm => self.number("SLURM_RESTART_COUNT"),
+            Launcher::OpenMpi | Launcher::Mpich => Ok(None),
+        };
+        Ok(count?.unwrap_or(0))
+    }
+
+    /// Whether Slurm has started this process itself, and not the batch script or the shell around it.
+    fn is_slurm_step(&self) -> bool {
+        let step = self.text("SLURM_STEP_ID").or_else(|| self.text("SLURM_STEPID"));
+        step.is_some_and(|step| step.parse().map_or(true, |step: u64| step < FIRST_SPECIAL_STEP))
+    }
+
+    /// Who has started this process, and the variables that say which one it is.
+    fn launcher(&self) -> Option<(Launcher, Names)> {
+        let is_there = |name: &str| self.text(name).is_some();
+        let of_torch =
+            Names { rank: "RANK", ranks: "WORLD_SIZE", local: Some(("LOCAL_RANK", Some("LOCAL_WORLD_SIZE"))) };
+        // The innermost first: `srun mpirun ...` and `mpirun torchrun ...` leave the variables of both.
+        if is_there("TORCHELASTIC_RUN_ID") {
+            Some((Launcher::Torchrun, of_torch))
+        } else if is_there("OMPI_COMM_WORLD_RANK") || is_there("OMPI_COMM_WORLD_SIZE") {
+            let local = Some(("OMPI_COMM_WORLD_LOCAL_RANK", Some("OMPI_COMM_WORLD_LOCAL_SIZE")));
+            Some((Launcher::OpenMpi, Names { rank: "OMPI_COMM_WORLD_RANK", ranks: "OMPI_COMM_WORLD_SIZE", local }))
+        } else if is_there("PMI_RANK") && is_there("PMI_SIZE") {
+            let local = Some(("MPI_LOCALRANKID", Some("MPI_LOCALNRANKS")));
+            Some((Launcher::Mpich, Names { rank: "PMI_RANK", ranks: "PMI_SIZE", local }))
+        // Anybody's variables, unless something says where to meet. A script around mpirun may have exported them.
+        } else if is_there("RANK") && is_there("WORLD_SIZE") && (is_there("MASTER_ADDR") || is_there("NCCL_COMM_ID")) {
+            Some((Launcher::Hand, of_torch))
+        } else if self.is_slurm_step() && is_there("SLURM_PROCID") {
+            // Of the step where both are there: `srun -n 2` within a job of eight.
+            let of_step = is_there("SLURM_STEP_NUM_TASKS");
+            let ranks = if of_step { "SLURM_STEP_NUM_TASKS" } else { "SLURM_NTASKS" };
+            Some((Launcher::Slurm, Names { rank: "SLURM_PROCID", ranks, local: Some(("SLURM_LOCALID", None)) }))
+        } else {
+            None
+        }
+    }
+
+    fn find(&self) -> Result<Option<Launched>, LaunchError> {
+        let Some((by, names)) = self.launcher() else { return Ok(None) };
+        let Some(mut launched) = self.process(by, names)? else { return Ok(None) };
+        match self.meeting(by) {
+            Ok(meeting) => launched.meeting = meeting,
+            Err(doubt) => launched.doubts.push(doubt),
+        }
+        match self.restarts(by) {
+            Ok(restarts) => launched.restarts = restarts,
+            Err(doubt) => launched.doubts.push(doubt),
+        }
+        Ok(Some(launched))
+    }
+}
+
+/// The variables that say which process this is.
+#[derive(Clone, Copy)]
+struct Names {
+    rank: &'static str,
+    ranks: &'static str,
+    /// Its number on its machine, and how many there are, where somebody says so.
+    local: Option<(&'static str, Option<&'static str>)>,
+}
+
+fn below(name: &'static str, value: usize, limit_name: &'static str, limit: usize) -> Result<(), LaunchError> {
+    if value < limit { Ok(()) } else { Err(LaunchError::NotBelow { name, value, limit_name, limit }) }
+}
+
+fn port(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|port| *port > 0)
+}
+
+/// `host:port`, or `[v6 address]:port`.
+fn address(text: &str) -> Option<MeetingPoint> {
+    let (host, number) = text.rsplit_once(':')?;
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let host = match inner {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().ok()?.to_string(),
+        None => host.to_owned(),
+    };
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let fits = inner.is_some() || (!host.is_empty() && host.chars().all(is_name));
+    fits.then_some(MeetingPoint { host, port: Some(port(number)?) })
+}
+
+/// How this process was started, if as one of several.
+pub fn launched_in(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Launched>, LaunchError> {
+    Environment(variable).find()
+}
+
+/// The same, from the environment of this process. What is no text there is shown as far as it is.
+pub fn launched() -> Result<Option<Launched>, LaunchError> {
+    launched_in(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
 }

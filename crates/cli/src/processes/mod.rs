@@ -3,22 +3,34 @@
 //! The first one writes, prints and decides what only one can decide; it tells the others, who take the same turns.
 
 mod launcher;
+#[cfg(test)]
+mod launcher_tests;
+mod node_list;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use train::reduce::agreement::{Facts, first_disagreement};
-use train::reduce::{Alone, PeerError, Reduce};
+use train::reduce::{Alone, PeerError, Reduce, Until, Waiting};
 
 #[cfg(feature = "mpi")]
 use launcher::Launcher;
-pub use launcher::{Launched, launched};
+pub use launcher::{LaunchError, Launched, launched};
 
 use crate::error::{CliError, message};
 use crate::output;
 
 /// How long a process that has failed waits for the others to hear of it.
 const WAIT_FOR_OTHERS: Duration = Duration::from_secs(20);
+
+/// Refuses to do in each of several processes what one of them does.
+pub fn check_alone() -> Result<(), CliError> {
+    match launched() {
+        Ok(Some(launched)) => Err(CliError::OneProcess { launched }),
+        // What the environment means is of no interest to one process.
+        Ok(None) | Err(_) => Ok(()),
+    }
+}
 
 /// How processes reach each other.
 enum Way {
@@ -33,25 +45,28 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Finds those that this process was started with.
-    pub fn find() -> Result<Self, CliError> {
-        match launched(|name| std::env::var(name).ok()) {
+    /// Finds those that this process was started with, who wait for each other for so many seconds; 0 for as long as it takes.
+    pub fn find(timeout: u64) -> Result<Self, CliError> {
+        match launched()? {
             None => Ok(Self { way: Way::Alone }),
-            Some(launched) => Self::reach(launched),
+            Some(launched) => Self::reach(launched, waiting(timeout)),
         }
     }
 
     #[cfg(not(feature = "mpi"))]
-    fn reach(launched: Launched) -> Result<Self, CliError> {
+    fn reach(launched: Launched, _: Waiting) -> Result<Self, CliError> {
         Err(CliError::NoMpi { launched })
     }
 
     #[cfg(feature = "mpi")]
-    fn reach(launched: Launched) -> Result<Self, CliError> {
-        if launched.by == Launcher::Torchrun {
+    fn reach(launched: Launched, waiting: Waiting) -> Result<Self, CliError> {
+        // They know nothing of MPI.
+        if matches!(launched.by, Launcher::Torchrun | Launcher::Hand) {
             return Err(CliError::NoMpi { launched });
         }
-        let mpi = train::reduce::mpi::Mpi::start().ok_or(CliError::MpiThreads)?;
+        let started = Started::watch(waiting.limit);
+        let mpi = train::reduce::mpi::Mpi::start(waiting).ok_or(CliError::MpiThreads)?;
+        started.done();
         let found = train::reduce::Peers::ranks(&mpi.group());
         if found != launched.ranks {
             return Err(CliError::OtherMpi { launched, found });
@@ -79,9 +94,8 @@ impl Processes {
     }
 
     /// What the first process says, in all of them. In the others `word` is not looked at.
-    pub fn told(&self, word: u8) -> Result<u8, CliError> {
-        let all = self.reduce().gather(&[f64::from(word)])?;
-        Ok(all[0].first().map_or(0, |&word| word as u8))
+    pub fn told(&self, word: u8, until: Until) -> Result<u8, CliError> {
+        Ok(self.reduce().told(f64::from(word), until)? as u8)
     }
 
     /// An error, in all of them, unless all were asked for the same.
@@ -99,7 +113,8 @@ impl Processes {
             return ended.map(ExitCode::from);
         }
         match ended {
-            Ok(status) => match self.told(status) {
+            // The first one may still evaluate what the others have no part in.
+            Ok(status) => match self.told(status, Until::Done) {
                 Ok(status) => Ok(ExitCode::from(status)),
                 Err(_) => Ok(ExitCode::FAILURE),
             },
@@ -114,10 +129,53 @@ impl Processes {
                     std::thread::sleep(WAIT_FOR_OTHERS);
                     std::process::exit(1)
                 });
-                _ = self.reduce().any(true);
+                let told = self.reduce().any(true, Until::Limit);
+                if let Err(PeerError::Late(awaited)) = told {
+                    // Somebody does not come any more. The first process may still save, unless it is the one; as soon as one
+                    // has ended, the launcher ends all.
+                    if !self.is_first() && !awaited.ranks.contains(&0) {
+                        std::thread::sleep(WAIT_FOR_OTHERS);
+                    }
+                    std::process::exit(1);
+                }
                 Ok(ExitCode::FAILURE)
             }
         }
+    }
+}
+
+/// How long they wait for each other, and what is said of it.
+fn waiting(timeout: u64) -> Waiting {
+    let limit = (timeout > 0).then(|| Duration::from_secs(timeout));
+    Waiting { limit, say: std::sync::Arc::new(output::note), ..Waiting::default() }
+}
+
+/// The beginning of MPI, for which all processes have to come: MPI itself waits for ever.
+#[cfg(feature = "mpi")]
+struct Started(std::sync::mpsc::Sender<()>);
+
+#[cfg(feature = "mpi")]
+impl Started {
+    /// Ends the process unless it has begun within the limit.
+    fn watch(limit: Option<Duration>) -> Self {
+        let (done, when_done) = std::sync::mpsc::channel();
+        if let Some(limit) = limit {
+            std::thread::spawn(move || {
+                if let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = when_done.recv_timeout(limit) {
+                    let seconds = limit.as_secs();
+                    output::note(&format!(
+                        "error: MPI has not begun after {seconds} s (--process-timeout): one of the processes has not come"
+                    ));
+                    std::process::exit(1)
+                }
+            });
+        }
+        Self(done)
+    }
+
+    fn done(self) {
+        // Nobody listens where there is no limit.
+        _ = self.0.send(());
     }
 }
 

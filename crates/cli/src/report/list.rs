@@ -10,6 +10,8 @@ use crate::output;
 
 /// Where the list of runs cuts a verdict: it is one line each.
 const VERDICT_LETTERS: usize = 60;
+/// And the name of the data.
+const DATA_LETTERS: usize = 20;
 
 /// Prints the list of the runs below a folder.
 pub fn list(args: &RunsArgs) -> Result<(), CliError> {
@@ -48,8 +50,8 @@ fn sort(runs: &mut [Listed], by: SortArg) {
 }
 
 fn table(runs: &[Listed]) -> String {
-    const TITLES: [&str; 8] = ["run", "state", "method", "network", "epoch", "kNN %", "loss", "verdict"];
-    let rows: Vec<[String; 8]> = runs.iter().map(row).collect();
+    const TITLES: [&str; 9] = ["run", "state", "method", "network", "data", "epoch", "kNN %", "loss", "verdict"];
+    let rows: Vec<[String; 9]> = runs.iter().map(row).collect();
     let width = |column: usize| {
         let longest = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         longest.max(TITLES[column].chars().count())
@@ -64,12 +66,12 @@ fn table(runs: &[Listed]) -> String {
     text
 }
 
-fn row(listed: &Listed) -> [String; 8] {
+fn row(listed: &Listed) -> [String; 9] {
     let none = || "-".to_owned();
     match &listed.account {
         Err(error) => {
             let why = text::shortened(&error.to_string(), VERDICT_LETTERS).into_owned();
-            [listed.place.clone(), "unreadable".to_owned(), none(), none(), none(), none(), none(), why]
+            [listed.place.clone(), "unreadable".to_owned(), none(), none(), none(), none(), none(), none(), why]
         }
         Ok(run) => {
             let loss = run.history.column("loss").and_then(|column| column.last());
@@ -78,6 +80,7 @@ fn row(listed: &Listed) -> [String; 8] {
                 run.state.word().to_owned(),
                 run.method(),
                 format!("{}/{}", run.recipe.arch(), run.recipe.patch_size()),
+                text::shortened(&run.data(), DATA_LETTERS).into_owned(),
                 format!("{:.0}/{}", run.step as f64 / run.steps_per_epoch(), run.recipe.epochs()),
                 run.knn().map_or_else(none, |knn| format!("{knn:.1}")),
                 loss.map_or_else(none, |loss| format!("{loss:.3}")),

@@ -6,7 +6,7 @@ mod pictures;
 use std::path::{Path, PathBuf};
 
 use files::replace;
-use report::account::Account;
+use report::account::{Account, told_apart};
 use report::page::{self, Section};
 use tensor::Device;
 use train::run::REPORT_FILE;
@@ -31,6 +31,9 @@ pub fn run(args: &ReportArgs) -> Result<(), CliError> {
         }
         (out, runs) => {
             let out = out.clone().unwrap_or_else(|| PathBuf::from(REPORT_FILE));
+            if !out.extension().is_some_and(|e| e.eq_ignore_ascii_case("html") || e.eq_ignore_ascii_case("htm")) {
+                return Err(CliError::PageName { path: out });
+            }
             let inputs: Vec<Input> = runs.iter().map(|run| Input::file("RUN", run)).collect();
             output_file::check(&out, Kind::Page, args.force, &inputs)?
         }
@@ -80,7 +83,7 @@ fn pictures_of(run: &Path, args: &ReportArgs) -> Result<Vec<Section>, CliError> 
 /// Writes the page of some runs to a place that was checked.
 fn write(runs: &[PathBuf], sections: &[Section], out: &Path) -> Result<(), CliError> {
     let accounts = runs.iter().map(|run| Account::of(run, POINTS)).collect::<Result<Vec<_>, _>>()?;
-    let page = page::page(&accounts, sections)?;
+    let page = page::page(&told_apart(accounts), sections)?;
     let failed = |source| CliError::Page { path: out.to_owned(), source };
     replace(out, |file| std::io::Write::write_all(file, page.as_bytes())).map_err(failed)
 }

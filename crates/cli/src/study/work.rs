@@ -15,7 +15,6 @@ use super::folder::StudyFolder;
 use super::outcome;
 use crate::args::StudyArgs;
 use crate::error::CliError;
-use crate::output;
 use crate::progress::{Console, Meter};
 use crate::signals::Stop;
 
@@ -180,7 +179,7 @@ impl Work for Runs<'_> {
             return Ok(Started::Busy);
         }
         let mut command = self.command(planned)?;
-        let words = command.get_args().map(|word| output::shell(&word.to_string_lossy())).collect::<Vec<_>>().join(" ");
+        let words = command.get_args().map(|word| text::shell(&word.to_string_lossy())).collect::<Vec<_>>().join(" ");
         let shown = format!("dino-vmf {words}");
         let (result, log) = self.folder.outputs(planned, &shown)?;
         Ok(Started::Process(command.stdin(Stdio::null()).stdout(result).stderr(log).spawn()?))

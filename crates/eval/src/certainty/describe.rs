@@ -9,7 +9,8 @@
 //! H        = -sum_k r_k log r_k
 //! ```
 //!
-//! C_p is exact, as it is for `eval mixture` and in an exported graph; [`vmf::Mixture`] has the one definition.
+//! C_p is exact, as it is in [`crate::mixture`] and in an exported graph. The sums are those of [`vmf::Mixture`], by which an
+//! exported graph is checked as well; [`vmf::VmfMixture`], which EM fits, has its own, and a test holds the two together.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +21,7 @@ use vmf::Mixture;
 
 use crate::error::EvalError;
 use crate::features::Features;
-use crate::prototypes::{PrototypeKind, each_part};
+use crate::prototypes::{HeadStatistics, PrototypeKind, each_part};
 
 /// Logits that are held at once, about: 32 MiB in f64.
 const LOGITS: usize = 1 << 22;
@@ -45,6 +46,7 @@ pub struct Describer<'a> {
     kind: PrototypeKind,
     temperature: f64,
     mixture: Mixture<f64>,
+    statistics: Option<HeadStatistics>,
     device: Device,
 }
 
@@ -72,13 +74,21 @@ impl<'a> Describer<'a> {
             PrototypeKind::Vmf => kappas.iter().map(|&k| vmf::log_normalizer(head.config.bottleneck, k)).collect(),
         };
         let mixture = Mixture::new(kappas, &log_normalizers, &log_weights)?;
-        Ok(Self { head, kind, temperature, mixture, device: device.clone() })
+        Ok(Self { head, kind, temperature, mixture, statistics: None, device: device.clone() })
+    }
+
+    /// The same with the statistics of these images, up to 4,096 of them, for all that are described, where the head has batch
+    /// norm: images of several sets can then be compared. Without batch norm nothing changes.
+    pub fn normalized_by(self, features: &Features) -> Result<Self, EvalError> {
+        let statistics = HeadStatistics::of(self.head, features, &self.device)?;
+        Ok(Self { statistics, ..self })
     }
 
     /// Describes images by their features (class tokens after the norm), in their order. Logits are computed where the head
     /// is, all else on the threads of `host` in f64. `progress` is told how many are done, and may stop.
     ///
-    /// A head with batch norm takes the statistics that it has in [`project`](crate::prototypes::project()).
+    /// A head with batch norm takes the statistics that it has in [`project`](crate::prototypes::project()), unless it is
+    /// [`normalized_by`](Self::normalized_by) those of others.
     pub fn describe(
         &self,
         features: &Features,
@@ -93,11 +103,13 @@ impl<'a> Describer<'a> {
         let none = Certainty { component: 0, kappa: None, entropy: 0.0, log_density: None };
         let (mut described, mut done) = (vec![none; images], 0);
         let at_once = (LOGITS / count.max(1)).clamp(16, 1024);
-        each_part(self.head, features, &self.device, at_once, |rows, y| {
+        each_part(self.head, features, &self.device, self.statistics.as_ref(), at_once, |rows, y| {
             for (rows, y) in rows.chunks(at_once).zip(y.chunks(at_once * p)) {
                 let y = self.device.from_f64(&[rows.len(), p], y);
-                let found = self.of_points(&y, host)?;
-                rows.iter().zip(found).for_each(|(&row, certainty)| described[row] = certainty);
+                for (&row, certainty) in rows.iter().zip(self.of_points(&y, host)?) {
+                    let broken = || EvalError::NotDescribed { name: format!("image {}", features.indices[row]) };
+                    described[row] = certainty.ok_or_else(broken)?;
+                }
                 done += rows.len();
                 if progress(done, images).is_break() {
                     return Err(EvalError::Stopped);
@@ -108,8 +120,8 @@ impl<'a> Describer<'a> {
         Ok(described)
     }
 
-    /// The same of unit vectors.
-    fn of_points(&self, y: &Tensor, host: &Device) -> Result<Vec<Certainty>, EvalError> {
+    /// The same of unit vectors; none where what the head says is not finite.
+    fn of_points(&self, y: &Tensor, host: &Device) -> Result<Vec<Option<Certainty>>, EvalError> {
         let mut logits = self.head.prototypes.logits(&self.head.weights, y).raw.to_f64();
         self.device.finish()?;
         let rows = logits.par_chunks_mut(self.head.config.prototypes.max(1));
@@ -117,9 +129,13 @@ impl<'a> Describer<'a> {
     }
 
     /// Of <w_k, y> for every prototype: what the mixture's posterior is.
-    fn of_logits(&self, row: &mut [f64]) -> Result<Certainty, vmf::Error> {
+    fn of_logits(&self, row: &mut [f64]) -> Result<Option<Certainty>, vmf::Error> {
         row.iter_mut().for_each(|logit| *logit /= self.temperature);
         let log_density = self.mixture.posterior(row)?;
+        // A logit that is no number makes the sum of all none.
+        if !log_density.is_finite() {
+            return Ok(None);
+        }
         let mut best = (0, f64::NEG_INFINITY);
         let mut entropy = 0.0;
         for (k, &log_r) in row.iter().enumerate() {
@@ -128,14 +144,14 @@ impl<'a> Describer<'a> {
             }
             let r = log_r.exp();
             // Nothing, where it is so small that it is zero.
-            entropy -= if r > 0.0 { r * log_r } else { 0.0 };
+            entropy -= if r == 0.0 { 0.0 } else { r * log_r };
         }
         let is_vmf = self.kind == PrototypeKind::Vmf;
-        Ok(Certainty {
+        Ok(Some(Certainty {
             component: best.0 as u32,
             kappa: is_vmf.then(|| self.mixture.kappas()[best.0]),
             entropy,
             log_density: is_vmf.then_some(log_density),
-        })
+        }))
     }
 }

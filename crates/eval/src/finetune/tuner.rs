@@ -5,7 +5,7 @@ use tensor::ops::{AdamW, Pixels};
 use tensor::{Device, ParamId, ParamSet, Tensor};
 use train::layers::layer_of;
 use train::optimizer::{Clip, Optimizer, OptimizerOptions, StepValues, Treatment};
-use train::reduce::Reduce;
+use train::reduce::{Reduce, Share, Wire};
 use train::state::{SavedState, State, StateError};
 use train::step::{self, StepReport, Trained};
 use train::{NotFinite, StepError};
@@ -62,7 +62,7 @@ impl Tuner {
             }
         });
         let options = OptimizerOptions { adam: AdamW::default(), clip: 0.0, pull: 0.0 };
-        let optimizer = Optimizer::new(&weights, treatments.collect(), options);
+        let optimizer = Optimizer::new(&weights, treatments.collect(), options, Share::WHOLE);
         let (device, gradient, weight_decay) = (device.clone(), weights.zeros_like(), recipe.weight_decay);
         Ok(Self { device, layout, vit, classifier, classes, weights, gradient, optimizer, weight_decay })
     }
@@ -156,7 +156,7 @@ impl Tuner {
         let Self { device, layout, weights, gradient, optimizer, weight_decay, .. } = self;
         let values = StepValues { lr, weight_decay: *weight_decay, momentum: 1.0, frozen: false, waiting_lr: 1.0 };
         let trained = Trained { layout, weights, gradient, teacher: None };
-        step::complete(loss, trained, optimizer, &values, device, reduce)
+        step::complete(loss, trained, optimizer, &values, device, reduce, Wire::Exact)
     }
 
     /// Names what a checkpoint holds.

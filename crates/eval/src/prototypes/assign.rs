@@ -106,7 +106,7 @@ pub fn assign_centred(
     let mut assigned =
         Assignments { prototypes: vec![0; images], mean: vec![0.0; p], entropy: 0.0, counts: vec![0; count] };
     let at_once = (LOGITS / count.max(1)).clamp(16, 1024);
-    each_part(head, features, device, at_once, |rows, y| {
+    each_part(head, features, device, None, at_once, |rows, y| {
         for (rows, y) in rows.chunks(at_once).zip(y.chunks(at_once * p)) {
             let raw = head.prototypes.logits(&head.weights, &device.from_f64(&[rows.len(), p], y)).raw;
             let summaries = ops::row_summaries(&ops::softmax(&raw, temperature.recip(), &shift));

@@ -44,7 +44,7 @@ pub fn exemplars(
     assert_eq!(assignments.prototypes.len(), features.len(), "an assignment for each image");
     let p = head.config.bottleneck;
     let mut found: Vec<Vec<Exemplar>> = vec![Vec::new(); prototypes.len()];
-    each_part(head, features, device, AT_ONCE, |rows, y| {
+    each_part(head, features, device, None, AT_ONCE, |rows, y| {
         host.run(|| {
             found.par_iter_mut().zip(prototypes).for_each(|(found, &prototype)| {
                 let direction = directions.of(prototype as usize);

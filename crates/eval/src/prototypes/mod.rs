@@ -10,6 +10,7 @@ mod duplicates;
 mod exemplars;
 mod project;
 mod spread;
+mod statistics;
 mod void;
 
 pub use assign::{Assignments, PrototypeKind, assign, assign_centred};
@@ -18,4 +19,5 @@ pub use exemplars::{Exemplar, exemplars};
 pub(crate) use project::each_part;
 pub use project::project;
 pub use spread::Spread;
+pub(crate) use statistics::HeadStatistics;
 pub use void::VoidSet;

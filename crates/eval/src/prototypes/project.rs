@@ -2,13 +2,14 @@
 
 use model::weights::LoadedHead;
 use random::{Key, Purpose};
-use tensor::Device;
+use tensor::{Device, Tensor};
 
+use super::statistics::HeadStatistics;
 use crate::error::EvalError;
 use crate::features::Features;
 
 /// Features that go through a head at once.
-const ROWS: usize = 4096;
+pub(super) const ROWS: usize = 4096;
 
 /// The unit vectors y of features (class tokens after the norm), in their order. Runs where the head is.
 ///
@@ -17,7 +18,7 @@ const ROWS: usize = 4096;
 pub fn project(head: &LoadedHead, features: &Features, device: &Device) -> Result<Features, EvalError> {
     let p = head.config.bottleneck;
     let mut values = vec![0.0; features.len() * p];
-    each_part(head, features, device, ROWS, |rows, y| {
+    each_part(head, features, device, None, ROWS, |rows, y| {
         for (&row, y) in rows.iter().zip(y.chunks_exact(p)) {
             values[row * p..(row + 1) * p].iter_mut().zip(y).for_each(|(value, y)| *value = *y as f32);
         }
@@ -27,25 +28,26 @@ pub fn project(head: &LoadedHead, features: &Features, device: &Device) -> Resul
 }
 
 /// The same a part at a time: the rows of some images, and their unit vectors one after another. Of a head without batch norm,
-/// whose images have nothing to do with each other, `at_once` images in their order.
+/// or with the statistics of other images, images have nothing to do with each other: `at_once` of them in their order.
 pub(crate) fn each_part(
     head: &LoadedHead,
     features: &Features,
     device: &Device,
+    statistics: Option<&HeadStatistics>,
     at_once: usize,
     mut part: impl FnMut(&[usize], &[f64]) -> Result<(), EvalError>,
 ) -> Result<(), EvalError> {
-    if features.dim != head.config.inputs {
-        return Err(EvalError::Width { train: head.config.inputs, test: features.dim });
-    }
-    let mut order: Vec<usize> = (0..features.len()).collect();
-    let at_once = if head.config.batch_norm { ROWS } else { at_once };
-    if head.config.batch_norm {
-        Key::new(0, Purpose::Subset).sample(features.len() as u64).view(2).stream().shuffle(&mut order);
-    }
+    check_width(head, features)?;
+    let is_batch = head.config.batch_norm && statistics.is_none();
+    let at_once = if is_batch { ROWS } else { at_once };
+    let order = if is_batch { shuffled(features.len()) } else { (0..features.len()).collect() };
     for rows in order.chunks(equal_part(features.len(), at_once)) {
-        let x: Vec<f32> = rows.iter().flat_map(|&row| features.row(row)).copied().collect();
-        let y = head.projector.infer(&head.weights, &device.from_f32(&[rows.len(), features.dim], &x)).to_f64();
+        let x = rows_of(features, rows, device);
+        let y = match statistics {
+            None => head.projector.infer(&head.weights, &x),
+            Some(statistics) => statistics.infer(head, &x),
+        };
+        let y = y.to_f64();
         device.finish()?;
         let is_finite = |y: &[f64]| y.iter().all(|x| x.is_finite());
         if let Some(row) = y.chunks_exact(head.config.bottleneck).position(|y| !is_finite(y)) {
@@ -54,6 +56,25 @@ pub(crate) fn each_part(
         part(rows, &y)?;
     }
     Ok(())
+}
+
+/// An error where features are not as wide as the head takes them.
+pub(super) fn check_width(head: &LoadedHead, features: &Features) -> Result<(), EvalError> {
+    let (train, test) = (head.config.inputs, features.dim);
+    if train == test { Ok(()) } else { Err(EvalError::Width { train, test }) }
+}
+
+/// An order of images that does not go by class.
+pub(super) fn shuffled(images: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..images).collect();
+    Key::new(0, Purpose::Subset).sample(images as u64).view(2).stream().shuffle(&mut order);
+    order
+}
+
+/// Features of some images, on the device.
+pub(super) fn rows_of(features: &Features, rows: &[usize], device: &Device) -> Tensor {
+    let x: Vec<f32> = rows.iter().flat_map(|&row| features.row(row)).copied().collect();
+    device.from_f32(&[rows.len(), features.dim], &x)
 }
 
 /// Images of a part, where no more than `at_once` are and the parts are equally large: the last would otherwise have the

@@ -292,7 +292,7 @@ mod tests {
     fn numbers_beside_features_are_in_every_format_and_harm_no_reader() {
         let source = data::open("synthetic:train=10,size=16", data::Split::Train, 0).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let (names, numbers) = (["kappa", "log_density"], [10.5, -0.1, 1e-300, 344.12345678901234]);
+        let (names, numbers) = (["kappa", "log_density"], [10.5, -0.1, 1e-300, 344.123456789]);
         let batch =
             FeatureBatch { indices: &[4, 7], labels: &[Some(4), None], values: &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0] };
         let write = |name: &str| {

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use data::Image;
+use rayon::ThreadPool;
 use rayon::prelude::*;
 use tensor::Device;
 
@@ -115,10 +116,12 @@ pub fn score_folder(
     host: &Device,
     progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
 ) -> Result<VideoScore, EvalError> {
+    // One for all: threads that are new for each sequence begin without memory.
+    let pool = threads(host)?;
     let mut scores = Vec::with_capacity(sequences.len());
     for (done, sequence) in sequences.iter().enumerate() {
         let folder = folder.join(&sequence.name);
-        scores.push(score_sequence(sequence, host, |frame| {
+        scores.push(score_sequence(sequence, &pool, |frame| {
             let path = folder.join(sequence.mask_name(frame));
             if !path.exists() {
                 let frame = sequence.frames[frame].clone();
@@ -140,13 +143,13 @@ pub fn score_folder(
 /// When there are not as many masks as frames.
 pub fn score_masks(sequence: &Sequence, masks: &[Image], host: &Device) -> Result<SequenceScore, EvalError> {
     assert_eq!(masks.len(), sequence.frames.len(), "a mask for each frame");
-    score_sequence(sequence, host, |frame| Ok((masks[frame].clone(), sequence.annotation(frame))))
+    score_sequence(sequence, &threads(host)?, |frame| Ok((masks[frame].clone(), sequence.annotation(frame))))
 }
 
 /// Scores a sequence by the mask of each frame, and where that comes from.
 fn score_sequence(
     sequence: &Sequence,
-    host: &Device,
+    pool: &ThreadPool,
     mask: impl Fn(usize) -> Result<(Image, std::path::PathBuf), VideoError> + Sync,
 ) -> Result<SequenceScore, EvalError> {
     let first = sequence.truth(0)?;
@@ -168,7 +171,7 @@ fn score_sequence(
     };
     // The first frame was given, and nobody is asked for the last.
     let judged = 1..sequence.frames.len() - 1;
-    let frames: Vec<_> = threads(host)?.install(|| judged.into_par_iter().map(judge).collect::<Vec<_>>());
+    let frames: Vec<_> = pool.install(|| judged.into_par_iter().map(judge).collect::<Vec<_>>());
     // In order, so that of several errors it is always the same that is told.
     let frames: Vec<Vec<(f64, f64)>> = frames.into_iter().collect::<Result<_, _>>()?;
     let score = |object: usize| {

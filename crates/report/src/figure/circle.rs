@@ -10,6 +10,7 @@ use vmf::log_normalizer;
 
 use super::{Figure, table};
 use crate::chart::{Chart, Series};
+use crate::scale::shown;
 
 const POINTS: usize = 361;
 
@@ -44,11 +45,15 @@ impl Component {
 /// The figure: densities of the components and of their mixture, and the logits without the normaliser.
 pub fn figure(components: &[Component]) -> Figure {
     let degrees: Vec<f64> = (0..POINTS).map(|i| i as f64).collect();
-    let name = |c: &Component| format!("kappa {}, {} degrees", c.kappa, c.degrees);
+    let whole: f64 = components.iter().map(|c| c.weight).sum();
+    let is_even = components.iter().all(|c| c.weight == components[0].weight);
+    let name = |c: &Component| {
+        let share = if is_even { String::new() } else { format!(", {} of the mixture", shown(c.weight / whole)) };
+        format!("kappa {}, {} degrees{share}", c.kappa, c.degrees)
+    };
     let points = |of: &dyn Fn(f64) -> f64| degrees.iter().map(|&at| (at, of(at))).collect::<Vec<_>>();
     let mut densities: Vec<Series> =
         components.iter().map(|c| Series::new(name(c), points(&|at| c.density(at)))).collect();
-    let whole: f64 = components.iter().map(|c| c.weight).sum();
     let mixture = |at: f64| components.iter().map(|c| c.weight / whole * c.density(at)).sum();
     densities.push(Series::new("mixture", points(&mixture)));
     let logits: Vec<Series> =
@@ -59,6 +64,7 @@ pub fn figure(components: &[Component]) -> Figure {
         title: title.to_owned(),
         across: "angle, degrees".to_owned(),
         series,
+        places_every: Some(90.0),
         ..Default::default()
     };
     Figure {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Figure, Table};
+use super::{Figure, merged};
 use crate::account::Account;
 use crate::chart::{Chart, Series};
 
@@ -36,23 +36,19 @@ pub fn figure(runs: &[Account], key: &str) -> Figure {
         }
     }
     let series: Vec<Series> = groups.iter().filter_map(|(_, runs)| line(runs, key)).collect();
-    let mut rows = Vec::new();
-    let (mut columns, names): (Vec<String>, Vec<&String>) =
-        (vec!["epoch".to_owned()], series.iter().map(|s| &s.name).collect());
-    for name in names {
-        columns.extend([name.clone(), format!("{name}, least"), format!("{name}, largest")]);
-    }
-    for (i, s) in series.iter().enumerate() {
-        for (point, (_, low, high)) in s.points.iter().zip(&s.band) {
-            let mut row = vec![None; columns.len()];
-            row[0] = Some(point.0);
-            (row[1 + 3 * i], row[2 + 3 * i], row[3 + 3 * i]) = (Some(point.1), Some(*low), Some(*high));
-            rows.push(row);
+    let columns = |s: &Series| {
+        let edge = |what: &str, of: fn(&(f64, f64, f64)) -> f64| {
+            Series::new(format!("{}, {what}", s.name), s.band.iter().map(|point| (point.0, of(point))).collect())
+        };
+        match s.band.is_empty() {
+            true => vec![s.clone()],
+            false => vec![s.clone(), edge("least", |p| p.1), edge("largest", |p| p.2)],
         }
-    }
+    };
+    let numbers: Vec<Series> = series.iter().flat_map(columns).collect();
     let title = if key == "knn_top1" { "kNN top-1, per cent".to_owned() } else { key.to_owned() };
     let chart = Chart { title, across: "epoch".to_owned(), series, ..Default::default() };
-    Figure { charts: vec![chart], table: Table { columns, rows } }
+    Figure { charts: vec![chart], table: merged("epoch", &numbers) }
 }
 
 /// The mean of some runs where all of them have a value, and the range of their values.
@@ -69,13 +65,17 @@ fn line(runs: &[&Account], key: &str) -> Option<Series> {
     let first = runs.first().filter(|_| !at.is_empty())?;
     let seeds = match runs.len() - 1 {
         0 => String::new(),
-        more => format!(" and {}", text::count(more, "more seed")),
+        more => format!(" and {}", text::count(more, "more run")),
     };
     let epochs = first.steps_per_epoch();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let points = at.iter().map(|(&step, values)| (step as f64 / epochs, mean(values))).collect();
     let range =
         |values: &[f64]| values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &v| (a.min(v), b.max(v)));
-    let band = at.iter().map(|(&step, values)| (step as f64 / epochs, range(values).0, range(values).1)).collect();
+    let band = match runs.len() {
+        // One run has no range.
+        1 => Vec::new(),
+        _ => at.iter().map(|(&step, values)| (step as f64 / epochs, range(values).0, range(values).1)).collect(),
+    };
     Some(Series { name: format!("{}{seeds}", first.name), points, band })
 }

@@ -83,7 +83,10 @@ fn merged(across: &str, series: &[chart::Series]) -> Table {
     let mut places: Vec<f64> = series.iter().flat_map(|s| &s.points).map(|point| point.0).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
-    let entry = |s: &chart::Series, place: f64| s.points.iter().find(|point| point.0 == place).map(|point| point.1);
+    let entry = |s: &chart::Series, place: f64| {
+        let at = s.points.partition_point(|point| point.0 < place);
+        s.points.get(at).filter(|point| point.0 == place).map(|point| point.1)
+    };
     let row = |&place: &f64| std::iter::once(Some(place)).chain(series.iter().map(|s| entry(s, place))).collect();
     let columns = std::iter::once(across.to_owned()).chain(series.iter().map(|s| s.name.clone())).collect();
     Table { columns, rows: places.iter().map(row).collect() }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::result::{Malformed, Result, whole};
+use super::result::{Malformed, Result, number, whole};
 use super::{Figure, merged};
 use crate::chart::{Chart, Series};
 
@@ -59,12 +59,32 @@ pub fn figure(networks: &[Utilisation]) -> Figure {
         title: title.to_owned(),
         across: "cosine above which two prototypes are duplicates".to_owned(),
         series,
+        is_count: true,
+        is_cut: true,
         ..Default::default()
     };
     Figure {
         table: merged("threshold", &numbers),
         charts: vec![chart("unique prototypes", unique), chart("prototypes in the largest set of duplicates", largest)],
     }
+}
+
+/// The concentrations kappa of a network's prototypes, out of the same result: a staircase; nothing to draw where it has none.
+pub fn concentrations(result: &Value) -> Result<Chart> {
+    let kappa = &result["kappa"];
+    let bins = kappa["histogram"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut points = Vec::with_capacity(2 * bins.len());
+    for (i, bin) in bins.iter().enumerate() {
+        let end = bins.get(i + 1).map_or(&kappa["most"], |next| &next["from"]);
+        let count = whole(&bin["prototypes"], "prototypes")? as f64;
+        points.extend([(number(&bin["from"], "from")?, count), (number(end, "most")?, count)]);
+    }
+    Ok(Chart {
+        title: "prototypes by their concentration".to_owned(),
+        across: "kappa = |w| / tau".to_owned(),
+        series: vec![Series::new("prototypes", points)],
+        ..Default::default()
+    })
 }
 
 #[cfg(test)]
@@ -82,6 +102,17 @@ mod tests {
         assert_eq!(figure.charts[1].series[1].points, [(0.95, 1.0)]);
         let csv = "threshold,\"a, unique\",\"b, unique\",\"a, largest set\",\"b, largest set\"\n0.5,4,,7,\n0.9,10,,3,\n0.95,,12,,1\n";
         assert_eq!(figure.table.csv(), csv);
+    }
+
+    #[test]
+    fn concentrations_are_stairs() {
+        let of = |kappa: Value| concentrations(&json!({ "kappa": kappa }));
+        let bins = json!([{ "from": 1.0, "prototypes": 3 }, { "from": 2.0, "prototypes": 0 }]);
+        let chart = of(json!({ "histogram": bins, "most": 3.0 })).unwrap();
+        assert_eq!(chart.series[0].points, [(1.0, 3.0), (2.0, 3.0), (2.0, 0.0), (3.0, 0.0)]);
+        assert!(of(json!(null)).unwrap().is_empty());
+        assert_eq!(of(json!({ "histogram": bins })), Err(Malformed { what: "most" }));
+        assert_eq!(of(json!({ "histogram": [{ "from": 1.0 }], "most": 2.0 })), Err(Malformed { what: "prototypes" }));
     }
 
     #[test]

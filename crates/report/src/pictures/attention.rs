@@ -2,7 +2,7 @@
 
 use data::Image;
 
-use super::encode::{Encoded, encode};
+use super::encode::{Encoded, encode, lossless};
 use super::label;
 use crate::account::ReportError;
 use crate::markup::escape;
@@ -28,9 +28,9 @@ pub struct Looked {
     pub name: String,
     /// Its class, where that is known.
     pub class: Option<String>,
-    /// The mean over the heads, in colours.
+    /// The mean over the heads in colours, a pixel for each patch.
     pub mean: Image,
-    /// Each head.
+    /// Each head, likewise.
     pub heads: Vec<Image>,
 }
 
@@ -39,12 +39,12 @@ pub fn section(about: &str, looks: &[Looked]) -> Result<Section, ReportError> {
     let mut html = format!("<p class=\"muted\">{}</p>\n<div class=\"looks\">\n", escape(about));
     for look in looks.iter().take(IMAGES) {
         let name = label(look.class.as_deref(), &look.name);
-        let large = |image: &Image, what: &str| picture(image, (SIDE, BYTES), &format!("{name}{what}"));
-        let (image, mean) = (large(&look.image, "")?, large(&look.mean, ", mean of the heads")?);
+        let image = element(&encode(&look.image, SIDE, BYTES)?, &name);
+        let mean = map(&look.mean, (SIDE, BYTES), &format!("{name}, mean of the heads"))?;
         let mut heads = String::new();
         // One head is the mean.
         for (number, head) in look.heads.iter().take(HEADS).enumerate().filter(|_| look.heads.len() > 1) {
-            heads += &picture(head, (HEAD_SIDE, HEAD_BYTES), &format!("{name}, head {}", number + 1))?;
+            heads += &map(head, (HEAD_SIDE, HEAD_BYTES), &format!("{name}, head {}", number + 1))?;
         }
         let columns = look.heads.len().clamp(3, HEADS);
         html += &format!(
@@ -57,10 +57,17 @@ pub fn section(about: &str, looks: &[Looked]) -> Result<Section, ReportError> {
     Ok(Section { title: "Where it looks".to_owned(), html })
 }
 
-fn picture(image: &Image, (side, bytes): (usize, usize), about: &str) -> Result<String, ReportError> {
-    let Encoded { uri, width, height } = encode(image, side, bytes)?;
+/// A map as it is, which the page enlarges to squares; where that would take too many bytes, as a photograph.
+fn map(map: &Image, (side, bytes): (usize, usize), about: &str) -> Result<String, ReportError> {
+    match lossless(map, bytes) {
+        Some(encoded) => Ok(element(&encoded, about)),
+        None => Ok(element(&encode(map, side, bytes)?, about)),
+    }
+}
+
+fn element(Encoded { uri, width, height }: &Encoded, about: &str) -> String {
     let about = escape(about);
-    Ok(format!("<img src=\"{uri}\" width=\"{width}\" height=\"{height}\" alt=\"{about}\" title=\"{about}\">"))
+    format!("<img src=\"{uri}\" width=\"{width}\" height=\"{height}\" alt=\"{about}\" title=\"{about}\">")
 }
 
 #[cfg(test)]
@@ -87,6 +94,9 @@ pub(super) mod tests {
         assert!(html.contains("&quot;dog&quot;: &lt;i&gt;") && !html.contains("<i>"));
         let image = || noise(9, 9, 1);
         let alone = Looked { image: image(), name: String::new(), class: None, mean: image(), heads: vec![image()] };
-        assert_eq!(section("", &[alone]).unwrap().html.matches("<img").count(), 2, "one head is the mean");
+        let alone = section("", &[alone]).unwrap().html;
+        assert_eq!(alone.matches("<img").count(), 2, "one head is the mean");
+        let map = "<img src=\"data:image/png;base64,";
+        assert_eq!((alone.matches(map).count(), html.matches(map).count()), (1, 0), "a map as it is, if it is small");
     }
 }

@@ -38,6 +38,13 @@ pub(super) fn encode(image: &Image, side: usize, bytes: usize) -> Result<Encoded
     }
 }
 
+/// An image as it is, pixel by pixel; none where that takes more than `bytes`.
+pub(super) fn lossless(image: &Image, bytes: usize) -> Option<Encoded> {
+    let png = data::sheet::to_png(&data::encode::to_rgb(image)).ok().filter(|png| png.len() <= bytes)?;
+    let uri = format!("data:image/png;base64,{}", STANDARD.encode(png));
+    Some(Encoded { uri, width: image.width, height: image.height })
+}
+
 /// The image, made smaller where its longer side is above `side`.
 fn within(image: Image, side: usize) -> Image {
     let longer = image.width.max(image.height);

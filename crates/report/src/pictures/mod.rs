@@ -19,7 +19,7 @@ pub mod neighbors;
 use data::Image;
 
 use crate::account::ReportError;
-use crate::markup::escape;
+use crate::markup::{escape, prose};
 use crate::page::Section;
 use encode::{Encoded, encode};
 
@@ -75,7 +75,7 @@ fn label(class: Option<&str>, name: &str) -> String {
 impl Section {
     /// A section that says why there is nothing to see in it.
     pub fn without(title: &str, why: &str) -> Self {
-        let html = format!("<p class=\"muted\">{}</p>\n", escape(why));
+        let html = format!("<p class=\"muted\">{}</p>\n", prose(why));
         Self { title: title.to_owned(), html }
     }
 }

@@ -76,7 +76,7 @@ impl Guard {
     }
 }
 
-/// Refuses what is not for this server, and adds to every answer what the browser must heed.
+/// Refuses what is not for this server, and adds to every answer what the browser must heed, unless the answer is stricter.
 pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let host = request.uri().authority().map(|authority| authority.as_str());
     let mut response = match guard.refusal(request.method(), request.uri().path(), host, request.headers()) {
@@ -87,7 +87,7 @@ pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
     }
     for (name, value) in HEADERS {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
 }

@@ -95,6 +95,11 @@ impl Live {
         self.account.as_ref().map_err(String::as_str)
     }
 
+    /// Whether a report stands in its folder.
+    pub(super) fn has_report(&self) -> bool {
+        self.signature.as_ref().is_some_and(Signature::has_report)
+    }
+
     /// Changes whenever the account has.
     pub(super) fn version(&self) -> u64 {
         self.version

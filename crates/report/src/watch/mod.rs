@@ -3,6 +3,7 @@
 //! ```text
 //! server   connections: how many, how long, how large            ─► guard   who may ask for what
 //! routes   addresses: the list, a run, a comparison, events, stop ─► view    what they show, as HTML
+//!                                                                       written the report in a run's folder
 //! events   what has changed, sent as it changes                    ─► state   what is known of the runs
 //!                                                                       list, row    all runs, a glance at each
 //!                                                                       live, log    those looked at, their logs read on
@@ -24,6 +25,7 @@ mod signature;
 mod state;
 mod stop;
 mod view;
+mod written;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};

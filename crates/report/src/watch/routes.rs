@@ -15,7 +15,7 @@ use super::guard::{Guard, guard};
 use super::server::Stays;
 use super::state::{MOST_COMPARED, State};
 use super::view::{self, Sight};
-use super::{events, stop};
+use super::{events, stop, written};
 use crate::page;
 
 const SCRIPT: &str = include_str!("../assets/watch.js");
@@ -30,6 +30,7 @@ pub(super) fn router(state: Arc<State>, guarded: Guard) -> Router {
     let mut router = Router::new()
         .route("/", get(list))
         .route("/run/{*place}", get(run))
+        .route("/report/{*place}", get(report))
         .route("/compare", get(compare))
         .route("/events/list", get(list_events))
         .route("/events/runs", get(run_events))
@@ -78,6 +79,14 @@ async fn list(Shared(state): Known) -> Result<Response, Refusal> {
 
 async fn run(Shared(state): Known, Path(place): Path<String>) -> Result<Response, Refusal> {
     runs(state, vec![place]).await
+}
+
+async fn report(Shared(state): Known, Path(place): Path<String>) -> Result<Response, Refusal> {
+    let full = |_| refused(StatusCode::SERVICE_UNAVAILABLE, "Too many reports are being sent.");
+    let room = state.reports.clone().try_acquire_owned().map_err(full)?;
+    let page = reading(move || written::read(&state.path_of(&place)?)).await?;
+    page.map(|page| written::answer(page, room))
+        .ok_or_else(|| refused(StatusCode::NOT_FOUND, "There is no report of such a run in the folder."))
 }
 
 async fn compare(Shared(state): Known, Query(asked): Asked) -> Result<Response, Refusal> {

@@ -1,15 +1,22 @@
 //! By what it is known that something has become of a run: sizes and times of its files, and who trains it.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::path::Path;
 use std::time::SystemTime;
 
 use train::run::{Activity, RunReader};
 
+use super::written;
+
+/// Size and time of a file.
+type Outside = (u64, Option<SystemTime>);
+
 /// The outside of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Signature {
-    files: [Option<(u64, Option<SystemTime>)>; 7],
+    files: [Option<Outside>; 7],
+    /// Its report, where one was written.
+    report: Option<Outside>,
     /// Who trains it. A process that is killed changes no file.
     pub(super) activity: Option<Activity>,
     /// A file that is a link to somewhere else.
@@ -24,10 +31,14 @@ impl Signature {
         let leads_away = leads_away.and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
         // Nothing behind such a link is opened.
         let activity = if leads_away.is_none() { run.activity() } else { None };
-        let about = |path: &std::path::PathBuf| {
-            fs::symlink_metadata(path).ok().map(|about| (about.len(), about.modified().ok()))
-        };
-        Self { files: paths.each_ref().map(about), activity, leads_away }
+        let outside = |about: Metadata| (about.len(), about.modified().ok());
+        let files = paths.each_ref().map(|path| fs::symlink_metadata(path).ok().map(outside));
+        Self { files, report: written::about(run.root()).map(outside), activity, leads_away }
+    }
+
+    /// Whether a report stands in its folder.
+    pub(super) fn has_report(&self) -> bool {
+        self.report.is_some()
     }
 
     /// An error where a file of the run is a link that leaves its folder: only what is there is shown.

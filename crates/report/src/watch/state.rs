@@ -12,6 +12,8 @@ use super::live::Live;
 const MOST_LIVE: usize = 24;
 /// Pages that are told of changes at a time.
 const MOST_STREAMS: usize = 48;
+/// Reports that are sent at a time: each is held in memory until it has arrived.
+const MOST_REPORTS: usize = 6;
 /// Runs of one comparison: more lines than that are a tangle.
 pub(super) const MOST_COMPARED: usize = 12;
 
@@ -28,6 +30,8 @@ pub(super) struct State {
     token: Option<String>,
     /// Room for streams of events.
     pub(super) streams: Arc<Semaphore>,
+    /// Room for reports that are on their way.
+    pub(super) reports: Arc<Semaphore>,
 }
 
 impl State {
@@ -38,6 +42,7 @@ impl State {
             lives: Mutex::new(Vec::new()),
             token,
             streams: Arc::new(Semaphore::new(MOST_STREAMS)),
+            reports: Arc::new(Semaphore::new(MOST_REPORTS)),
         }
     }
 

@@ -185,7 +185,7 @@ fn parts_of_run(name: &str, live: &Live) -> Parts {
             std::iter::once(("head", unreadable(name, why))).chain(empty).collect()
         }
         Ok(run) => vec![
-            ("head", page::head(run, "h1") + &reading(live)),
+            ("head", page::head(run, "h1") + &pictures(name, live) + &reading(live)),
             ("tiles", page::tiles(run)),
             ("charts", page::figures(&curves::of_run(run))),
             ("recipe", page::recipe(run)),
@@ -217,6 +217,18 @@ fn parts_of_runs(runs: &[(String, SharedLive)]) -> Parts {
 fn unreadable(name: &str, why: &str) -> String {
     let (name, why) = (escape(name), escape(why));
     format!("<h1>{name}</h1>\n<p class=\"verdict bad\"><b>unreadable</b><br>{why}</p>\n")
+}
+
+/// Where its pictures are: they need the network and the images, so a live page makes none.
+fn pictures(name: &str, live: &Live) -> String {
+    match live.has_report() {
+        true => format!(
+            "<p><a href=\"/report/{}\">Its report</a>, as it was written last, with the pictures that it has.</p>\n",
+            place::encoded(name)
+        ),
+        false => "<p class=\"muted\">Pictures are in the report, which is written at the end of a run, or by <code>dino-vmf report RUN</code>.</p>\n"
+            .to_owned(),
+    }
 }
 
 /// That a long log is still being read, where it is.

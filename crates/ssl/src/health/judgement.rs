@@ -276,10 +276,15 @@ impl<'a> Seen<'a> {
     /// The judgement on a run that began with given weights: what counts is whether they have become better.
     fn against_start(&self, found: &Accuracy, is_rising: bool) -> Said {
         let recipe = self.evidence.recipe;
-        if found.is_worse_than_untrained() {
-            let (start, now) = found.start_and_end();
-            let advice = format!("Worse than its start: {}. Next: {ANEW}", start::ruined(start, now, recipe));
-            return said(Kind::WorseThanStart, advice);
+        let (start, now) = found.start_and_end();
+        let images = self.evidence.knn.and_then(|knn| knn.images);
+        let has_fallen = match images {
+            // By the rule of the warnings on the way, which must not be taken back at the end.
+            Some(images) => start::fall(start, now, images as usize, recipe),
+            None => found.is_worse_than_untrained().then(|| start::ruined(start, now, recipe)),
+        };
+        if let Some(words) = has_fallen {
+            return said(Kind::WorseThanStart, format!("Worse than its start: {words}. Next: {ANEW}"));
         }
         let epochs = is_rising.then(|| self.longer());
         if found.beats_untrained() {

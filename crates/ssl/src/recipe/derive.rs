@@ -15,7 +15,7 @@ use super::error::RecipeError;
 use super::fields::{RawRecipe, Recipe};
 use super::fill::Fill;
 use super::values::{
-    Begin, Centering, Extension, Interval, MaskShape, MethodName, OnCollapse, Prototypes, WeightsDigest,
+    Begin, Centering, Extension, GradientWire, Interval, MaskShape, MethodName, OnCollapse, Prototypes, WeightsDigest,
 };
 use super::view_rules::{blur_sigma, global_scale, global_size, local_scale, local_size, patch_size};
 
@@ -199,6 +199,8 @@ impl RawRecipe {
             accumulate: self.accumulate.or_default(1),
             checkpoint_activations: self.checkpoint_activations.or_default(false),
             residual_stream: self.residual_stream.or_default(RESIDUAL),
+            gradient_wire: self.gradient_wire.or_default(GradientWire::Exact),
+            shard_optimizer: self.shard_optimizer.or_default(false),
             max_bad_share: self.max_bad_share.or_default(0.05),
             on_collapse: self.on_collapse.or_default(OnCollapse::Stop),
             knn_every: self.knn_every.or_derive(|| {

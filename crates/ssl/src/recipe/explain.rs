@@ -21,6 +21,9 @@ pub enum Origin {
     Derived(String),
 }
 
+/// How the place of a value begins that comes with the program, and that nobody has asked for: the recipe of its own images.
+pub const BUILT_IN: &str = "built-in ";
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -138,6 +141,7 @@ const AS_BEFORE: &[(&str, &str)] = &[
     ("backbone_lr", "1.0"),
     ("layer_decay", "1.0"),
     ("pull", "0.0"),
+    ("gradient_wire", "\"exact\""),
     ("backbone_warmup_epochs", "0.0"),
     ("extension", "\"none\""),
     ("extended_from", "0"),

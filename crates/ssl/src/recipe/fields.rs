@@ -12,8 +12,8 @@ use super::nearest::unknown_key;
 use super::parse::SET;
 use super::rule::{Rule, above, below, between};
 use super::values::{
-    Begin, Centering, Extension, Interval, MaskShape, MethodName, OnCollapse, POSITIONS, Prototypes, ResidualStream,
-    Setting, Size, WeightsDigest,
+    Begin, Centering, Extension, GradientWire, Interval, MaskShape, MethodName, OnCollapse, POSITIONS, Prototypes,
+    ResidualStream, Setting, Size, WeightsDigest,
 };
 
 /// A value that somebody set, and where.
@@ -377,6 +377,11 @@ recipe! {
     checkpoint_activations: bool, Rule::Flag, Free, EVERY;
     /// Element type of the residual stream and its gradient on a GPU.
     residual_stream: ResidualStream, Rule::Choice(ResidualStream::WORDS), Fixed, EVERY;
+    /// How exactly gradients travel between the processes of a run; one process alone sends none.
+    gradient_wire: GradientWire, Rule::Choice(GradientWire::WORDS), Fixed, EVERY;
+    /// Whether each of several processes keeps the optimiser's state of its share of the parameters alone: less memory, the same
+    /// numbers.
+    shard_optimizer: bool, Rule::Flag, Free, EVERY;
     /// Share of the images that may be unreadable before the run stops.
     max_bad_share: f64, between(0.0, 1.0), Free, EVERY;
     /// What is done about a collapse that lasts for a tenth of the run: end it, let it go on, or begin again with a safer

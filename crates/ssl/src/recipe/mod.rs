@@ -33,15 +33,15 @@ mod view_rules;
 pub use budget::{BudgetError, Fitted, fit, fit_by_count, fitted_before};
 pub use check::Facts;
 pub use error::RecipeError;
-pub use explain::{Line, Origin};
+pub use explain::{BUILT_IN, Line, Origin};
 pub use fields::{RawRecipe, Recipe};
 pub use from_weights::HeadShape;
 pub use nearest::nearest_key;
 pub use parse::of_run;
 pub use retry::MOST_RETRIES;
 pub use values::{
-    Begin, Centering, Extension, Interval, MaskShape, MethodName, NoSize, OnCollapse, Prototypes, ResidualStream, Size,
-    WeightsDigest,
+    Begin, Centering, Extension, GradientWire, Interval, MaskShape, MethodName, NoSize, OnCollapse, Prototypes,
+    ResidualStream, Size, WeightsDigest,
 };
 
 /// The names of all recipe keys, in the order in which they are printed.

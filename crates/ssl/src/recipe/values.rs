@@ -113,6 +113,16 @@ choice! {
 }
 
 choice! {
+    /// How exactly gradients travel between the processes of a run.
+    GradientWire {
+        /// As they were computed.
+        Exact = "exact",
+        /// Rounded to bfloat16: half the bytes.
+        Bf16 = "bf16",
+    }
+}
+
+choice! {
     /// What is done about a collapse that lasts for a tenth of the run.
     OnCollapse {
         /// The run ends.

@@ -37,7 +37,8 @@ pub(super) fn local_size(global: Size, patch: usize) -> (Size, String) {
         like_dino.max(most.min(DINO_LOCAL_PATCHES)).max(1) * patch
     };
     let size = Size { height: part(global.height), width: part(global.width) };
-    (size, format!("{DINO_LOCAL_PATCHES} patches a side, from 0.43 to 0.6 of {global}"))
+    let patches = text::count(size.short() / patch, "patch");
+    (size, format!("{patches} a side: about {DINO_LOCAL_PATCHES}, within 0.43 to 0.6 of {global}"))
 }
 
 /// Area shares (global low, local low) by image size: five per cent of a small image is a handful of pixels.

@@ -17,6 +17,7 @@ use tensor::ops::AdamW;
 use tensor::{CpuOptions, Device, Precision};
 use train::curve::Curve;
 use train::optimizer::OptimizerOptions;
+use train::reduce::{Share, Wire};
 use train::{Monitor, Progress};
 
 /// For a run that nobody watches.
@@ -32,7 +33,8 @@ impl Monitor for Silent {
 pub fn learner_options(vit: VitConfig, clip: f64, seed: u64) -> LearnerOptions {
     let optimizer = OptimizerOptions { adam: AdamW::default(), clip, pull: 0.0 };
     let (start, backbone) = (Default::default(), Default::default());
-    LearnerOptions { vit, optimizer, start, backbone, seed, accumulate: 1, checkpoint_activations: false }
+    let (wire, share) = (Wire::Exact, Share::WHOLE);
+    LearnerOptions { vit, optimizer, start, backbone, seed, accumulate: 1, checkpoint_activations: false, wire, share }
 }
 
 /// DINO on global views of the first side and local ones of the second.

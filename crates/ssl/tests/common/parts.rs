@@ -90,6 +90,11 @@ pub fn methods(batch_norm: bool, koleo_weight: f64) -> Vec<Arc<dyn MethodSpec>> 
 
 /// A small network that a method trains.
 pub fn learner(method: &dyn MethodSpec, accumulate: usize, precision: Precision) -> Learner {
+    learner_of(method, precision, |options| options.accumulate = accumulate)
+}
+
+/// The same with other options.
+pub fn learner_of(method: &dyn MethodSpec, precision: Precision, change: impl Fn(&mut LearnerOptions)) -> Learner {
     let device = Device::cpu(CpuOptions { threads: Some(1), precision }).unwrap();
     let vit = VitConfig {
         dim: 16,
@@ -101,7 +106,8 @@ pub fn learner(method: &dyn MethodSpec, accumulate: usize, precision: Precision)
         channels: 3,
         extras: Extras::NONE,
     };
-    let options = LearnerOptions { accumulate, ..learner_options(vit, 3.0, 3) };
+    let mut options = learner_options(vit, 3.0, 3);
+    change(&mut options);
     Learner::new(&device, &options, |layout, vit, device| method.build(layout, vit, device)).unwrap()
 }
 

@@ -101,6 +101,17 @@ pub(crate) fn step<T: Real>(cpu: &Cpu, parameters: Vec<Slices<'_, T>>, adam: &Ad
     });
 }
 
+/// Each teacher, of which a share `momentum` stays, follows its values.
+pub(crate) fn average_all<T: Real>(cpu: &Cpu, pairs: Vec<(&mut [T], &[T], f64)>) {
+    let chunks = |(teacher, value, momentum): (_, _, f64)| {
+        let (teacher, value): (&mut [T], &[T]) = (teacher, value);
+        let pieces = teacher.chunks_mut(ELEMENTS_PER_TASK).zip(value.chunks(ELEMENTS_PER_TASK));
+        pieces.map(move |(teacher, value)| (teacher, value, T::from_f64(1.0 - momentum)))
+    };
+    let tasks: Vec<_> = pairs.into_iter().flat_map(chunks).collect();
+    cpu.install(|| tasks.into_par_iter().for_each(|(teacher, value, rest)| average(teacher, value, rest)));
+}
+
 simd! {
     fn move_by_velocity<T: Real>(value: &mut [T], velocity: &mut [T], rate: T, momentum: T) {
         for (p, v) in value.iter_mut().zip(velocity) {

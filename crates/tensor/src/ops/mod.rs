@@ -31,7 +31,10 @@ pub use norm::{
     Norm, RowStatistics, gelu, l2_normalize, l2_normalize_backward, layer_norm, layer_norm_backward,
     linear_residual_norm,
 };
-pub use optimizer::{AdamW, ParameterUpdate, Teacher, adamw_and_average, clear, momentum_step, squared_norms};
+pub use optimizer::{
+    AdamW, ParameterUpdate, PartMoments, Teacher, adamw_and_average, adamw_on_parts, average, clear, momentum_step,
+    squared_norms,
+};
 pub use positions::{Grid, Interpolation};
 pub use prototypes::{
     Logits, add_scaled, add_shift_gradient, column_mean, column_sums, cross_entropy, largest_beside, log_mean_softmax,

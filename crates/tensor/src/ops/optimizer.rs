@@ -1,5 +1,7 @@
 //! The update of all parameters: AdamW, and a teacher as the moving average of the student.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::cpu::{on_device, optimizer as cpu, reduce};
@@ -97,6 +99,59 @@ pub fn adamw_and_average(
             .collect();
         cpu::step(device.as_cpu(), slices, adam);
     }, cuda => gpu::step(cuda, student, gradient, first, second, updates, adam, followers));
+}
+
+/// The moments of a part of each parameter.
+#[derive(Debug)]
+pub struct PartMoments<'a> {
+    /// The elements of each parameter that they are of.
+    pub parts: &'a [Range<usize>],
+    /// First moment.
+    pub first: &'a mut ParamSet,
+    /// Second moment.
+    pub second: &'a mut ParamSet,
+}
+
+/// One AdamW step on those elements of the student that there are moments of, with the bits that [`adamw_and_average`] gives
+/// them. For the host.
+///
+/// # Panics
+/// When there is not one update and one part for each parameter, or they are on a GPU.
+pub fn adamw_on_parts(
+    student: &mut ParamSet,
+    gradient: &ParamSet,
+    moments: PartMoments<'_>,
+    updates: &[ParameterUpdate],
+    adam: &AdamW,
+) {
+    let PartMoments { parts, first, second } = moments;
+    assert_eq!((updates.len(), parts.len()), (student.len(), student.len()), "one update and part for each parameter");
+    let Some(any) = student.tensors().first() else { return };
+    let device = any.device().clone();
+    on_device!(any, T => {
+        let moments = first.tensors_mut().iter_mut().zip(second.tensors_mut());
+        let values = student.tensors_mut().iter_mut().zip(gradient.iter()).zip(parts);
+        let slices = values.zip(moments).zip(updates).map(|((((value, gradient), part), (first, second)), &update)| {
+            let (value, gradient) = (&mut T::slice_mut(value)[part.clone()], &T::slice(gradient)[part.clone()]);
+            cpu::Slices { value, gradient, first: T::slice_mut(first), second: T::slice_mut(second), teacher: None, update }
+        });
+        cpu::step(device.as_cpu(), slices.collect(), adam);
+    }, _cuda => unreachable!("a GPU's process keeps the moments of all parameters"));
+}
+
+/// The second half of [`adamw_and_average`] alone, with the same bits: the teacher follows the student. For the host.
+///
+/// # Panics
+/// When the teacher's parameters are not the student's, or they are on a GPU.
+pub fn average(student: &ParamSet, teacher: Teacher<'_>) {
+    let Some(any) = student.tensors().first() else { return };
+    let device = any.device().clone();
+    let followers = Teacher::followers(Some(teacher), student.len());
+    on_device!(any, T => {
+        let pairs = followers.into_iter().zip(student.iter());
+        let pairs = pairs.filter_map(|(teacher, value)| teacher.map(|(t, m)| (T::slice_mut(t), T::slice(value), m)));
+        cpu::average_all(device.as_cpu(), pairs.collect());
+    }, _cuda => unreachable!("a GPU averages in the step itself"));
 }
 
 /// The end of a step of SGD with momentum: `value -= rate velocity`, then `velocity *= momentum`, so that the next gradient

@@ -6,11 +6,12 @@
 //! [`PeerError::Elsewhere`], and the decision that they would come for next has been made.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use tensor::ParamSet;
 
-use super::{PeerError, Peers, Reduce};
+use super::{PeerError, Peers, Recipient, Reduce, Until, Wire};
 
 /// What a process came for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +42,13 @@ pub trait Exchange: Send {
     fn ranks(&self) -> usize;
 
     /// What all processes have brought, in their order.
-    fn meet(&mut self, here: Sent) -> Result<Vec<Sent>, PeerError>;
+    fn meet(&mut self, here: Sent, until: Until) -> Result<Vec<Sent>, PeerError>;
 
     /// Replaces each tensor by its sum over all processes. Every one of them is known to come for this.
-    fn sum(&mut self, tensors: &mut ParamSet) -> Result<(), PeerError>;
+    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError>;
+
+    /// Puts the shares of all processes together. Every one of them is known to come for this.
+    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError>;
 }
 
 /// Processes that train together. A clone is the same process.
@@ -53,12 +57,34 @@ pub struct Group<E> {
     exchange: E,
     /// Whether a failure elsewhere has made the next decision already.
     decided: Arc<AtomicBool>,
+    /// Nanoseconds that this process has been with the others.
+    waited: Arc<AtomicU64>,
 }
 
 impl<E: Exchange> Group<E> {
     /// Processes that exchange numbers in this way.
     pub fn new(exchange: E) -> Self {
-        Self { exchange, decided: Arc::default() }
+        Self { exchange, decided: Arc::default(), waited: Arc::default() }
+    }
+
+    /// What is done with the others, whose time is taken.
+    fn timed<R>(&mut self, work: impl FnOnce(&mut E) -> R) -> R {
+        let began = Instant::now();
+        let done = work(&mut self.exchange);
+        self.waited.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        done
+    }
+
+    fn numbers(&mut self, numbers: Vec<f64>, until: Until) -> Result<Vec<Vec<f64>>, PeerError> {
+        let all = self.timed(|exchange| exchange.meet(Sent { word: Word::Numbers, numbers }, until))?;
+        if all.iter().any(|sent| sent.word == Word::No) {
+            return Err(out_of_step());
+        }
+        if all.iter().any(|sent| sent.word == Word::Yes) {
+            self.decided.store(true, Ordering::Relaxed);
+            return Err(PeerError::Elsewhere);
+        }
+        Ok(all.into_iter().map(|sent| sent.numbers).collect())
     }
 }
 
@@ -77,33 +103,38 @@ impl<E: Exchange> Peers for Group<E> {
     }
 
     fn gather(&mut self, here: &[f64]) -> Result<Vec<Vec<f64>>, PeerError> {
-        let all = self.exchange.meet(Sent { word: Word::Numbers, numbers: here.to_vec() })?;
-        if all.iter().any(|sent| sent.word == Word::No) {
-            return Err(out_of_step());
-        }
-        if all.iter().any(|sent| sent.word == Word::Yes) {
-            self.decided.store(true, Ordering::Relaxed);
-            return Err(PeerError::Elsewhere);
-        }
-        Ok(all.into_iter().map(|sent| sent.numbers).collect())
+        self.numbers(here.to_vec(), Until::Limit)
     }
 }
 
 impl<E: Exchange> Reduce for Group<E> {
-    fn sum(&mut self, tensors: &mut ParamSet) -> Result<(), PeerError> {
-        self.exchange.sum(tensors)
+    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
+        self.timed(|exchange| exchange.sum(tensors, wire))
     }
 
-    fn any(&mut self, here: bool) -> Result<bool, PeerError> {
+    fn any(&mut self, here: bool, until: Until) -> Result<bool, PeerError> {
         if self.decided.swap(false, Ordering::Relaxed) {
             return Ok(true);
         }
         let word = if here { Word::Yes } else { Word::No };
-        let all = self.exchange.meet(Sent { word, numbers: Vec::new() })?;
+        let all = self.timed(|exchange| exchange.meet(Sent { word, numbers: Vec::new() }, until))?;
         let said = |word: Word| all.iter().any(|sent| sent.word == word);
         if said(Word::Numbers) && said(Word::No) {
             return Err(out_of_step());
         }
         Ok(said(Word::Yes))
+    }
+
+    fn told(&mut self, word: f64, until: Until) -> Result<f64, PeerError> {
+        let all = self.numbers(vec![word], until)?;
+        Ok(all.first().and_then(|first| first.first()).copied().unwrap_or(word))
+    }
+
+    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
+        self.timed(|exchange| exchange.put_together(shares, to))
+    }
+
+    fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 }

@@ -8,34 +8,79 @@
 //! - `group`: how processes that can exchange numbers decide and fail as one, however these travel.
 //! - `mpi`, with the feature of that name: processes that talk through MPI.
 //! - [`agreement`]: whether they were asked for the same.
+//! - [`waiting`]: how long they wait for each other.
+//! - [`Share`], [`Wire`]: which part of every parameter a process looks after, and how exactly gradients travel.
 //! - [`threads`]: processes that are threads of one program, for tests and as the reference of every other way.
 
 pub mod agreement;
 mod group;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+mod share;
 pub mod threads;
+pub mod waiting;
+mod wire;
+
+use std::time::Duration;
 
 use tensor::ParamSet;
 
 pub use group::{Exchange, Group, Sent, Word};
-pub use model::{Alone, PeerError, Peers};
+pub use model::{Alone, Awaited, PeerError, Peers};
+pub use share::Share;
+pub use waiting::{Until, Waiting};
+pub use wire::Wire;
 
 /// The processes of a run that train together.
 pub trait Reduce: Peers {
     /// Replaces each tensor by its sum over all processes.
-    fn sum(&mut self, tensors: &mut ParamSet) -> Result<(), PeerError>;
+    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError>;
 
     /// Whether any process says so.
-    fn any(&mut self, here: bool) -> Result<bool, PeerError>;
+    fn any(&mut self, here: bool, until: Until) -> Result<bool, PeerError>;
+
+    /// What the first process says, in all of them; in the others `word` is not looked at.
+    fn told(&mut self, word: f64, until: Until) -> Result<f64, PeerError>;
+
+    /// Puts the shares of all processes together: in every process that wants the whole, of which the first is one.
+    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError>;
+
+    /// How long this process has been here with the others, above all to wait for them.
+    fn waited(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// Who gets what all processes put together.
+#[derive(Debug)]
+pub enum Recipient<'a> {
+    /// All of them.
+    Everyone(&'a mut ParamSet),
+    /// The first one, which this is.
+    First(&'a mut ParamSet),
+    /// The first one, which is another.
+    Another,
 }
 
 impl Reduce for Alone {
-    fn sum(&mut self, _: &mut ParamSet) -> Result<(), PeerError> {
+    fn sum(&mut self, _: &mut ParamSet, _: Wire) -> Result<(), PeerError> {
         Ok(())
     }
 
-    fn any(&mut self, here: bool) -> Result<bool, PeerError> {
+    fn any(&mut self, here: bool, _: Until) -> Result<bool, PeerError> {
         Ok(here)
+    }
+
+    fn told(&mut self, word: f64, _: Until) -> Result<f64, PeerError> {
+        Ok(word)
+    }
+
+    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
+        if let Recipient::Everyone(whole) | Recipient::First(whole) = to {
+            for (whole, share) in whole.tensors_mut().iter_mut().zip(shares.iter()) {
+                whole.copy_from(share);
+            }
+        }
+        Ok(())
     }
 }

@@ -22,6 +22,25 @@ pub enum RunError {
         /// The path.
         path: PathBuf,
     },
+    /// There is nothing at the path.
+    #[error("{}: there is no such folder", text::shown(path))]
+    NoFolder {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The path is a folder of runs.
+    #[error(
+        "{}: is no run itself, but holds {}: give one of them, {} for instance; `dino-vmf runs {}` lists them",
+        text::shown(path), text::count(*runs, "run"), text::shown(first), text::shown(path)
+    )]
+    HoldsRuns {
+        /// The path.
+        path: PathBuf,
+        /// How many runs are in it.
+        runs: usize,
+        /// The first of them by name.
+        first: PathBuf,
+    },
     /// The path is a folder inside a run.
     #[error("{}: is a folder of the run {run}, not the run itself; give {run}", path.display(), run = text::shown(run))]
     InsideRun {

@@ -46,9 +46,18 @@ impl RunReader {
             return Ok(Self { root: root.to_owned() });
         }
         let path = root.to_owned();
+        if !root.exists() {
+            return Err(RunError::NoFolder { path });
+        }
         let above = std::path::absolute(root).ok().and_then(|path| path.parent().map(Path::to_owned));
-        Err(match above.filter(|above| root.is_dir() && is_run(above)) {
-            Some(run) => RunError::InsideRun { path, run },
+        if let Some(run) = above.filter(|above| root.is_dir() && is_run(above)) {
+            return Err(RunError::InsideRun { path, run });
+        }
+        let entries = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut within: Vec<PathBuf> = entries.filter(|path| is_run(path)).collect();
+        within.sort();
+        Err(match within.first() {
+            Some(first) => RunError::HoldsRuns { path, runs: within.len(), first: first.clone() },
             None => RunError::NotARun { path },
         })
     }
@@ -210,6 +219,13 @@ mod tests {
     fn the_last_record_with_a_key_is_found_behind_torn_and_other_lines() {
         let folder = tempfile::tempdir().unwrap();
         assert!(matches!(RunReader::open(folder.path()), Err(RunError::NotARun { .. })));
+        let of_runs = tempfile::tempdir().unwrap();
+        for name in ["b", "a"] {
+            fs::create_dir(of_runs.path().join(name)).unwrap();
+            fs::write(of_runs.path().join(name).join(CONFIG), "").unwrap();
+        }
+        let held = RunReader::open(of_runs.path()).unwrap_err();
+        assert!(matches!(&held, RunError::HoldsRuns { runs: 2, first, .. } if first.ends_with("a")), "{held}");
         fs::write(folder.path().join(CONFIG), "").unwrap();
         fs::create_dir(folder.path().join(CHECKPOINTS)).unwrap();
         let inside = RunReader::open(&folder.path().join(CHECKPOINTS)).unwrap_err();

@@ -4,17 +4,20 @@
 //! what it found is stored at once ([`store`]): a command that was stopped goes on with the protocols that are missing.
 
 mod headline;
+mod pictures;
 mod plan;
 mod store;
 
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use eval::EvalError;
 use random::StableHash;
-use report::results::{self, Evaluated, Looked, Results};
+use report::Chart;
+use report::figure::{precision, prototypes};
+use report::results::{self, Evaluated, Results};
 use serde_json::{Map, Value, json};
 use tensor::Device;
 
@@ -29,19 +32,15 @@ use crate::output;
 use crate::output_file::Input;
 use crate::weights::Weights;
 use headline::headline;
-use plan::{Data, Item};
+use plan::{Data, Item, LeftOut};
 use store::{Kept, Store};
-
-/// The folder of the pictures, in that of the results.
-const PICTURES: &str = "attention";
-/// The largest picture that goes into the page.
-const MAX_PICTURE: u64 = 4 << 20;
 
 /// Runs what there is to run, prints a table of it and writes the page.
 pub fn run(args: &AllArgs) -> Result<ExitCode, CliError> {
     let device = args.judging.inference.open()?;
     let shelf = Shelf::keeping();
     let data = Data::open(args, &shelf)?;
+    data.check_neighbors(args)?;
     let weights = shelf.weights(&args.weights, &args.judging.input.network, &device)?;
     let about = about(args, &data, &weights);
     // The head of a network counts, too.
@@ -56,8 +55,9 @@ pub fn run(args: &AllArgs) -> Result<ExitCode, CliError> {
             Ok(item) => item,
             Err(why) => {
                 // What was only not asked for this time keeps the result of another.
-                let has_another = store.kept(name).is_some() && plan::is_not_asked(&why);
-                if why != plan::NOT_ASKED && !has_another {
+                let has_another = store.kept(name).is_some() && why.is_not_asked();
+                if why != LeftOut::NotAsked && !has_another {
+                    let why = why.to_string();
                     store.leave_out(name, &why);
                     skipped.push((name, why));
                 }
@@ -82,7 +82,7 @@ pub fn run(args: &AllArgs) -> Result<ExitCode, CliError> {
             // The user's own request to stop, or a device that is lost: nothing after it would do better.
             Err(error @ CliError::Eval(EvalError::Stopped | EvalError::Device(_))) => return Err(error),
             Err(error) => {
-                let is_expected = does_not_apply(&error);
+                let is_expected = does_not_apply(&error, &item);
                 failed |= !is_expected;
                 let why = if is_expected { error.to_string() } else { format!("it failed: {error}") };
                 output::note(&format!("{name}: {why}"));
@@ -171,7 +171,9 @@ fn judged(item: &Item, shelf: &Shelf, weights: &Weights, device: &Device) -> Res
             let drawn = attention::draw(&args, weights, device)?;
             let shown = |names: &Vec<PathBuf>| names.iter().map(|name| text::shown(name).to_string()).collect();
             let images: Vec<Vec<String>> = drawn.images.iter().map(shown).collect();
-            let record = json!({ "evaluation": { "name": "attention", "version": 1 }, "images": images });
+            let patch = weights.loaded.vit.config().patch;
+            let record =
+                json!({ "evaluation": { "name": "attention", "version": 2 }, "patch": patch, "images": images });
             Ok(Judgement { record, table: drawn.table })
         }
         _ => Err(CliError::Protocol { name: item.name, why: "it is no protocol".to_owned() }),
@@ -179,8 +181,9 @@ fn judged(item: &Item, shelf: &Shelf, weights: &Weights, device: &Device) -> Res
 }
 
 /// Whether an error says that these weights or this data have nothing for a protocol, rather than that something is wrong.
-fn does_not_apply(error: &CliError) -> bool {
+fn does_not_apply(error: &CliError, item: &Item) -> bool {
     match error {
+        CliError::Eval(EvalError::Setting { .. }) => !item.is_chosen,
         CliError::NoHead { .. } | CliError::Unlabelled { .. } | CliError::NoComponents => true,
         CliError::Eval(error) => matches!(
             error,
@@ -190,7 +193,6 @@ fn does_not_apply(error: &CliError) -> bool {
                 | EvalError::FoldWithoutClass { .. }
                 | EvalError::TooFewVoters { .. }
                 | EvalError::Distribution(_)
-                | EvalError::Setting { .. }
         ),
         _ => false,
     }
@@ -198,7 +200,7 @@ fn does_not_apply(error: &CliError) -> bool {
 
 /// A protocol's command, as a shell takes it.
 fn command(item: &Item) -> String {
-    let words: Vec<String> = item.words().map(|word| output::shell(&word.to_string_lossy())).collect();
+    let words: Vec<String> = item.words().map(|word| text::shell(&word.to_string_lossy())).collect();
     format!("dino-vmf {}", words.join(" "))
 }
 
@@ -207,12 +209,31 @@ fn evaluated(store: &Store, names: &[&str]) -> Vec<Evaluated> {
     let of = |name: &str| {
         let Kept { judgement: Judgement { record, table }, command, seconds } = store.kept(name)?;
         let headline = match name {
-            PICTURES => text::count(record["images"].as_array().map_or(0, Vec::len), "image"),
+            pictures::FOLDER => text::count(record["images"].as_array().map_or(0, Vec::len), "image"),
             _ => headline(&record),
         };
-        Some(Evaluated { name: name.to_owned(), headline, table, command, seconds })
+        Some(Evaluated { name: name.to_owned(), headline, charts: charts(name, &record), table, command, seconds })
     };
     names.iter().filter_map(|name| of(name)).collect()
+}
+
+/// What is drawn of a result; nothing of one that is not what a protocol writes.
+fn charts(name: &str, record: &Value) -> Vec<Chart> {
+    let name = name.to_owned();
+    match record["evaluation"]["name"].as_str() {
+        Some(precision::EVALUATION) => {
+            precision::Accuracy::of_result(name, record).map_or(Vec::new(), |found| precision::figure(&[found]).charts)
+        }
+        Some(prototypes::EVALUATION) => {
+            let counted = prototypes::Utilisation::of_result(name, record).map(|found| prototypes::figure(&[found]));
+            counted
+                .map_or(Vec::new(), |figure| figure.charts)
+                .into_iter()
+                .chain(prototypes::concentrations(record))
+                .collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn page(args: &AllArgs, store: &Store, names: &[&str]) -> String {
@@ -225,29 +246,8 @@ fn page(args: &AllArgs, store: &Store, names: &[&str]) -> String {
         facts: ["weights", "weights_digest", "data", "program"].into_iter().filter_map(fact).collect(),
         evaluated: evaluated(store, names),
         skipped: names.iter().filter_map(skipped).collect(),
-        looked: looked(store),
+        pictures: pictures::of(store),
     })
-}
-
-/// The images that attention was drawn of, each beside its map.
-fn looked(store: &Store) -> Vec<Looked> {
-    let Some(images) = store.kept(PICTURES).and_then(|kept| kept.judgement.record["images"].as_array().cloned()) else {
-        return Vec::new();
-    };
-    let folder = store.folder().join(PICTURES);
-    let picture = |name: &Value| {
-        let name = Path::new(name.as_str()?);
-        // The file of results may have been changed: nothing outside of the folder goes into the page.
-        let is_inside = matches!(name.components().collect::<Vec<_>>()[..], [Component::Normal(_)]);
-        let png = is_inside.then(|| files::read_bounded(&folder.join(name), MAX_PICTURE).ok()).flatten()?;
-        png.starts_with(b"\x89PNG").then_some(png)
-    };
-    let look = |names: &Value| {
-        let names = names.as_array()?;
-        let caption = names.first()?.as_str()?.trim_end_matches(".png").to_owned();
-        Some(Looked { caption, pictures: names.iter().take(2).filter_map(picture).collect() })
-    };
-    images.iter().filter_map(look).collect()
 }
 
 fn table(args: &AllArgs, shown: &[Evaluated], skipped: &[(&'static str, String)]) -> String {

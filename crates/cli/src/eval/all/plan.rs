@@ -8,6 +8,7 @@ use clap::{Parser, ValueEnum};
 use data::{Orientation, Source};
 use model::weights::POSITION_RULES;
 
+use super::super::knn;
 use super::super::sets::check_labels;
 use super::super::shelf::Shelf;
 use crate::args::{AUTO, AllArgs, BATCH_SIZE, Cli, Command, PrecisionArg, ProtocolArg};
@@ -16,12 +17,49 @@ use crate::error::CliError;
 /// Images whose attention is drawn.
 const PICTURES: usize = 6;
 
+/// Why a protocol is left out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeftOut {
+    /// `--only` or `--skip` says so.
+    #[error("it was not asked for")]
+    NotAsked,
+    /// The images of a benchmark are elsewhere.
+    #[error("no --{} FOLDER was given", .0.names().0)]
+    NoFolder(Benchmark),
+    /// There is nothing to classify.
+    #[error("no --data was given")]
+    NoData,
+    /// `--data` has images of another kind.
+    #[error("--data is a benchmark by its layout ({}), and has no classes", .0.names().0)]
+    DataIsBenchmark(Benchmark),
+    /// Images without classes, and what is wrong with their labels.
+    #[error("{0}")]
+    NoLabels(String),
+    /// Nothing to judge by.
+    #[error("no images are held out")]
+    NothingHeldOut,
+    /// Nothing to look at.
+    #[error("there are no images of --data to look at")]
+    NoImages,
+}
+
+impl LeftOut {
+    /// Whether this call did not ask for the protocol, which says nothing of a result that it had from another.
+    pub fn is_not_asked(&self) -> bool {
+        matches!(self, Self::NotAsked | Self::NoFolder(_))
+    }
+}
+
 /// A folder that a benchmark comes in, by its layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Benchmark {
+pub enum Benchmark {
+    /// Revisited Oxford.
     Oxford,
+    /// Revisited Paris.
     Paris,
+    /// Copydays.
     Copydays,
+    /// DAVIS-2017.
     Davis,
 }
 
@@ -73,23 +111,32 @@ pub struct Data {
     /// Its held-out images, where there are any.
     pub test: Option<Arc<dyn Source>>,
     /// Why there is nothing to classify.
-    unlabelled: Option<String>,
+    unlabelled: Option<LeftOut>,
     benchmark: Option<(Benchmark, PathBuf)>,
 }
 
 impl Data {
     /// Opens the images, or sees which benchmark they are.
     pub fn open(args: &AllArgs, shelf: &Shelf) -> Result<Self, CliError> {
-        let nothing = |why: String| Self { train: None, test: None, unlabelled: Some(why), benchmark: None };
-        let Some(spec) = &args.data else { return Ok(nothing("no --data was given".to_owned())) };
+        let nothing = |why| Self { train: None, test: None, unlabelled: Some(why), benchmark: None };
+        let Some(spec) = &args.data else { return Ok(nothing(LeftOut::NoData)) };
         let folder = Path::new(spec);
         if let Some(benchmark) = Benchmark::ALL.into_iter().find(|benchmark| benchmark.is(folder)) {
-            let why = format!("--data is a benchmark by its layout ({}), and has no classes", benchmark.names().0);
+            let why = LeftOut::DataIsBenchmark(benchmark);
             return Ok(Self { benchmark: Some((benchmark, folder.to_owned())), ..nothing(why) });
         }
         let (train, test) = shelf.both(spec)?;
-        let unlabelled = check_labels(&*train, "training").err().map(|error| error.to_string());
+        let unlabelled = check_labels(&*train, "training").err().map(|error| LeftOut::NoLabels(error.to_string()));
         Ok(Self { train: Some(train), test, unlabelled, benchmark: None })
+    }
+
+    /// Refuses numbers of neighbours that these images do not have, as `eval knn` does.
+    pub fn check_neighbors(&self, args: &AllArgs) -> Result<(), CliError> {
+        let Some(train) = self.train.as_ref().filter(|_| self.unlabelled.is_none()) else { return Ok(()) };
+        if !args.k.is_empty() && !is_left_out(ProtocolArg::Knn, args) {
+            knn::check_asked(&args.k, train.len(), self.test.is_none())?;
+        }
+        Ok(())
     }
 }
 
@@ -103,6 +150,8 @@ pub struct Item {
     place: Vec<OsString>,
     /// What changes its result.
     pub settings: Vec<OsString>,
+    /// Whether this call says what its command would otherwise choose to suit the data: that has to be possible.
+    pub is_chosen: bool,
     /// What does not: where to compute.
     machine: Vec<OsString>,
     /// The folder of its benchmark, where it is none of `--data`.
@@ -127,15 +176,19 @@ impl Item {
 }
 
 /// Every protocol with its command, or with the reason why it is left out.
-pub fn plan(args: &AllArgs, data: &Data) -> Vec<(&'static str, Result<Item, String>)> {
+pub fn plan(args: &AllArgs, data: &Data) -> Vec<(&'static str, Result<Item, LeftOut>)> {
     ProtocolArg::value_variants().iter().flat_map(|protocol| of_protocol(*protocol, args, data)).collect()
 }
 
-fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'static str, Result<Item, String>)> {
+fn is_left_out(protocol: ProtocolArg, args: &AllArgs) -> bool {
+    args.skip.contains(&protocol) || (!args.only.is_empty() && !args.only.contains(&protocol))
+}
+
+fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'static str, Result<Item, LeftOut>)> {
     use ProtocolArg::{
         Attention, Certainty, Copies, Fewshot, Knn, Linear, Mixture, Precision, Prototypes, Retrieval, Transfer, Video,
     };
-    let is_left_out = args.skip.contains(&protocol) || (!args.only.is_empty() && !args.only.contains(&protocol));
+    let is_left_out = is_left_out(protocol, args);
     let name = match protocol {
         Knn => "knn",
         Linear => "linear",
@@ -155,10 +208,10 @@ fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'sta
             .collect();
     }
     if is_left_out {
-        return vec![(name, Err(NOT_ASKED.to_owned()))];
+        return vec![(name, Err(LeftOut::NotAsked))];
     }
     let labels = data.unlabelled.as_ref().map_or(Ok(()), |why| Err(why.clone()));
-    let held_out = || data.test.as_ref().map(|_| ()).ok_or_else(|| "no images are held out".to_owned());
+    let held_out = || data.test.as_ref().map(|_| ()).ok_or(LeftOut::NothingHeldOut);
     let (possible, mut settings) = match protocol {
         Linear => (labels.and_then(|()| held_out()), vec!["--no-augment".into()]),
         Fewshot | Transfer => (labels.and_then(|()| held_out()), Vec::new()),
@@ -166,8 +219,13 @@ fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'sta
         // Without images there is still something to be seen of prototypes.
         _ => (Ok(()), Vec::new()),
     };
+    let is_chosen = match protocol {
+        Knn => !args.k.is_empty(),
+        Linear => args.epochs.is_some(),
+        _ => false,
+    };
     match protocol {
-        Knn if !args.k.is_empty() => {
+        Knn if is_chosen => {
             let ks: Vec<String> = args.k.iter().map(u32::to_string).collect();
             settings.push(flag("k", ks.join(",")));
         }
@@ -180,7 +238,7 @@ fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'sta
         _ => {}
     }
     if protocol == Attention && data.train.is_none() {
-        return vec![(name, Err("there are no images of --data to look at".to_owned()))];
+        return vec![(name, Err(LeftOut::NoImages))];
     }
     let command = if protocol == Attention { vec![name.into()] } else { vec!["eval".into(), name.into()] };
     let mut place = vec![flag("weights", &args.weights)];
@@ -194,30 +252,17 @@ fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'sta
     if protocol != Attention && args.judging.input.batch_size != BATCH_SIZE {
         machine.push(flag("batch-size", args.judging.input.batch_size.to_string()));
     }
-    let item = || Item { name, command, place, settings, machine, folder: None };
+    let item = || Item { name, command, place, settings, is_chosen, machine, folder: None };
     vec![(name, possible.map(|()| item()))]
 }
 
-/// Why most protocols are left out with `--only`.
-pub const NOT_ASKED: &str = "it was not asked for";
-
-/// Why a benchmark is left out whose images are elsewhere.
-fn not_given(word: &str) -> String {
-    format!("no --{word} FOLDER was given")
-}
-
-/// Whether a protocol is left out because this call did not ask for it, rather than because it cannot be run.
-pub fn is_not_asked(why: &str) -> bool {
-    why == NOT_ASKED || Benchmark::ALL.iter().any(|benchmark| why == not_given(benchmark.names().0))
-}
-
-fn of_benchmark(benchmark: Benchmark, is_left_out: bool, args: &AllArgs, data: &Data) -> Result<Item, String> {
+fn of_benchmark(benchmark: Benchmark, is_left_out: bool, args: &AllArgs, data: &Data) -> Result<Item, LeftOut> {
     if is_left_out {
-        return Err(NOT_ASKED.to_owned());
+        return Err(LeftOut::NotAsked);
     }
-    let (word, name) = benchmark.names();
+    let name = benchmark.names().1;
     let known = data.benchmark.as_ref().filter(|(known, _)| *known == benchmark).map(|(_, folder)| folder);
-    let folder = benchmark.given(args).or(known).ok_or_else(|| not_given(word))?;
+    let folder = benchmark.given(args).or(known).ok_or(LeftOut::NoFolder(benchmark))?;
     let ground_truth = |file: &str| vec![flag("gnd", folder.join(file)), flag("data", folder)];
     // Oxford and Paris with the settings that the paper has for each.
     let (command, place, mut settings) = match benchmark {
@@ -232,7 +277,8 @@ fn of_benchmark(benchmark: Benchmark, is_left_out: bool, args: &AllArgs, data: &
     settings.extend(network(args));
     let place = std::iter::once(flag("weights", &args.weights)).chain(place).collect();
     let command = vec!["eval".into(), command.into()];
-    Ok(Item { name, command, place, settings, machine: machine(args), folder: Some(folder.clone()) })
+    let (is_chosen, machine) = (false, machine(args));
+    Ok(Item { name, command, place, settings, is_chosen, machine, folder: Some(folder.clone()) })
 }
 
 /// A flag with its value as one word, whatever that begins with.

@@ -30,7 +30,7 @@ pub fn section(material: &Material<'_>) -> Result<Section, CliError> {
     let mut is_stopped = false;
     let looked = looks(material.network(), &*source, seen, weights.input.orientation, IMAGES, &mut |look| {
         let grid = look.attention.grid;
-        let map = |weights: &[f64]| heat(weights, grid, patch, Colors::Viridis);
+        let map = |weights: &[f64]| heat(weights, grid, 1, Colors::Viridis);
         let class = source.label(look.index).and_then(|label| source.class_names().get(label as usize).cloned());
         let (mean, heads) = (map(&look.attention.mean()), look.attention.heads().map(map).collect());
         shown.push(Looked { image: look.image, name: source.name(look.index), class, mean, heads });

@@ -188,7 +188,11 @@ fn groups(material: &Material<'_>, prototypes: &Prototypes) -> Result<Vec<Chosen
         groups.push(Chosen { title: "Most certain", about: about("largest"), prototypes: certain });
         groups.push(Chosen { title: "Least certain", about: about("smallest"), prototypes: least });
     } else {
-        let why = if of_group == 0 { "Fewer than two are in use" } else { "All prototypes have one length" };
+        let why = if of_group == 0 {
+            "Fewer than two were chosen by any of these images"
+        } else {
+            "All prototypes have one length"
+        };
         let about = format!("{why}: none is more certain than another.");
         groups.push(Chosen { title: "Most and least certain", about, prototypes: Vec::new() });
     }
@@ -205,13 +209,15 @@ fn duplicate_group(material: &Material<'_>, prototypes: &Prototypes, used: &[u32
     let members: Vec<u32> = found.iter().flat_map(|set| &set.largest).map(|&at| compared[at as usize]).collect();
     let unique = found.first().map_or(0, |set| set.unique);
     let (about, prototypes) = match members.len() {
-        0 | 1 => {
-            ("No two of the prototypes in use point the same way: all cosines are below 0.9.".to_owned(), Vec::new())
-        }
+        0 | 1 => (
+            "No two of the prototypes that these images chose point the same way: all cosines are below 0.9."
+                .to_owned(),
+            Vec::new(),
+        ),
         several => {
             let about = format!(
-                "The {} in use are {} that differ (cosine above {SAME} is the same). The largest set has {several}; these \
-                 are of it.",
+                "The {} that these images chose are {} that differ (cosine above {SAME} is the same). The largest set has \
+                 {several}; these are of it.",
                 count(compared.len(), "prototype"),
                 thousands(unique as u64)
             );

@@ -48,8 +48,10 @@ pub struct Request<'a> {
 /// The sections of a run. An error where something was asked for that cannot be meant.
 pub fn sections(request: &Request<'_>) -> Result<Vec<Section>, CliError> {
     if (request.should_stop)() {
-        let why = "The run was asked to stop, and has not waited for pictures; `dino-vmf report RUN` makes them.";
-        return Ok(vec![Section::without("Pictures", why)]);
+        let run = text::shell(&request.run.display().to_string());
+        let why =
+            format!("The run was asked to stop, and has not waited for pictures; `dino-vmf report {run}` makes them.");
+        return Ok(vec![Section::without("Pictures", &why)]);
     }
     let recipe = recipe::of_run(&RunReader::open(request.run)?)?;
     let data = match Data::of(&recipe) {
