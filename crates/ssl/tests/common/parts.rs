@@ -42,8 +42,14 @@ pub fn methods(batch_norm: bool, koleo_weight: f64) -> Vec<Arc<dyn MethodSpec>> 
         class
     };
     let plain = class((Prototypes::None, Centering::Logit));
-    let prior = (koleo_weight > 0.0).then_some(KappaPrior { mode: 25.0, weight: 0.3, temperature: 0.1 });
-    let lengths = LengthOptions { start: 1.5, lr_factor: 3.0, in_log: koleo_weight > 0.0, prior };
+    // Where KoLeo is on, so is everything else that may be asked of prototypes.
+    let lengths = match koleo_weight > 0.0 {
+        true => {
+            let prior = Some(KappaPrior { mode: 25.0, weight: 0.3, temperature: 0.1 });
+            LengthOptions { start: 1.5, lr_factor: 3.0, in_log: true, prior }
+        }
+        false => LengthOptions::default(),
+    };
     let vmf = DinoOptions { lengths, ..class((Prototypes::Vmf, Centering::Probability)) };
     let ibot = |class: &DinoOptions, own_prototypes| IbotOptions {
         class: class.clone(),
