@@ -56,6 +56,11 @@ impl Layout {
         ParamId(self.specs.len() - 1)
     }
 
+    /// Says anew how a parameter begins.
+    pub fn begin_at(&mut self, id: ParamId, init: Init) {
+        self.specs[id.0].init = init;
+    }
+
     /// The parameters in the order of their ids.
     pub fn specs(&self) -> &[ParamSpec] {
         &self.specs

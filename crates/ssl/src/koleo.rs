@@ -76,6 +76,11 @@ impl Koleo {
         self.weight * share * self.value
     }
 
+    /// Whether it has a part in the loss.
+    pub fn is_part(&self) -> bool {
+        self.weight > 0.0
+    }
+
     /// Its part of the last step's loss.
     pub fn loss(&self) -> f64 {
         self.weight * self.value

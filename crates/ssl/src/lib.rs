@@ -4,7 +4,7 @@
 //! - [`mask`]: which patches the student does not see.
 //! - [`method`]: the methods, one file each, behind one trait.
 //! - [`view_plan`]: which views a step has and which network sees which.
-//! - [`target`], [`loss`], [`sinkhorn`], [`koleo`]: the teacher's side of a loss, and the loss.
+//! - [`target`], [`loss`], [`sinkhorn`]: the teacher's side of a loss, and the loss; [`koleo`], [`lengths`] and [`penalty`]: what it asks of prototypes.
 //! - [`learner`]: student, teacher and the step that trains them.
 //! - [`beginning`], [`layer_decay`]: weights to begin with instead of drawn ones, and how fast their layers learn.
 //! - [`schedule`], [`health`], [`memory`]: what changes with time, whether the run learns, what it needs.
@@ -17,10 +17,12 @@ pub mod health;
 pub mod koleo;
 pub mod layer_decay;
 pub mod learner;
+pub mod lengths;
 pub mod loss;
 pub mod mask;
 pub mod memory;
 pub mod method;
+pub mod penalty;
 pub mod pretraining;
 pub mod recipe;
 pub mod schedule;

@@ -181,6 +181,7 @@ mod tests {
             decay_magnitude: true,
             frozen_epochs: 0,
             koleo_weight: 0.0,
+            lengths: Default::default(),
         };
         let optimizer = OptimizerOptions { adam: AdamW::default(), clip: 3.0, pull: 0.0 };
         (
@@ -240,6 +241,7 @@ mod tests {
             sinkhorn: true,
             me_max_weight: 1.0,
             koleo_weight: 0.0,
+            lengths: Default::default(),
             patches,
             patch_drop: 0.15,
             seed: 0,

@@ -57,6 +57,7 @@ fn msn(prototypes: Prototypes, sinkhorn: bool, batch_norm: bool, koleo_weight: f
         sinkhorn,
         me_max_weight: 1.0,
         koleo_weight,
+        lengths: Default::default(),
         patches: GRID * GRID,
         patch_drop: 0.3,
         seed: 3,

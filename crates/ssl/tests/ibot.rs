@@ -87,6 +87,7 @@ fn learner(device: &Device, own_prototypes: Option<usize>) -> Learner<Ibot> {
     let options = IbotOptions {
         class: DinoOptions {
             koleo_weight: 0.2,
+            lengths: Default::default(),
             ..dino_options((Prototypes::Vmf, Centering::Probability), HEAD, (32, 16, 2))
         },
         grid: (4, 4),

@@ -71,6 +71,7 @@ fn learner(device: &Device, prototypes: Prototypes, sinkhorn: bool) -> Learner<M
         sinkhorn,
         me_max_weight: 1.7,
         koleo_weight: 0.3,
+        lengths: Default::default(),
         patches: 16,
         patch_drop: 0.3,
         seed: 3,

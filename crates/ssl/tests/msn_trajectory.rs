@@ -107,6 +107,7 @@ fn options(mode: &str) -> MsnOptions {
         sinkhorn: mode == "sinkhorn",
         me_max_weight: 1.0,
         koleo_weight: 0.0,
+        lengths: Default::default(),
         patches: 16,
         patch_drop: 0.15,
         seed: 0,

@@ -160,6 +160,8 @@ fn unique(name: &str, names: &mut HashSet<String>) -> String {
 mod tests {
     use std::path::Path;
 
+    use ssl::recipe::{Facts, RawRecipe};
+
     use super::*;
 
     fn plan(text: &str) -> Result<Plan, StudyError> {
@@ -186,6 +188,9 @@ mod tests {
         assert_eq!(plan.cells[0].value("epochs"), None);
     }
 
+    /// As many images as CIFAR-10 has, of its size.
+    const IMAGES: Facts = Facts { images: 50_000, height: 32, width: 32, labelled: true, fingerprint: 0 };
+
     #[test]
     fn every_study_of_the_repository_is_one() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes/studies");
@@ -193,7 +198,14 @@ mod tests {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let (file, text) = StudyFile::read(&path).unwrap_or_else(|error| panic!("{error}"));
-            assert!(!Plan::of(&file, "").unwrap().runs.is_empty());
+            let plan = Plan::of(&file, "").unwrap();
+            assert!(!plan.runs.is_empty());
+            for run in &plan.runs {
+                let mut raw = RawRecipe::default();
+                run.settings.iter().for_each(|setting| raw.set_assignment(setting).unwrap());
+                let recipe = raw.resolve(&IMAGES).unwrap_or_else(|error| panic!("{}: {error}", run.name));
+                assert_eq!(recipe.warnings(), Vec::<String>::new(), "{}", run.name);
+            }
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             assert!(text.contains(&format!("#   dino-vmf study recipes/studies/{name}")), "{name} names its command");
             found += 1;

@@ -20,6 +20,7 @@ pub mod error;
 pub mod feed;
 pub mod home;
 pub mod layers;
+mod logarithm;
 pub mod optimizer;
 mod options;
 mod pace;

@@ -1,5 +1,5 @@
 //! AdamW with a treatment for each parameter: decayed or not, clipped by tensor or by the norm of all, frozen at first,
-//! waiting for others, pulled towards where it began; the teacher follows in the same pass.
+//! waiting for others, pulled towards where it began, or trained by its logarithm; the teacher follows in the same pass.
 //!
 //! Of several processes each may keep the moments of its [`Share`] of every parameter and step that share alone (ZeRO-1: Rajbhandari
 //! et al. 2020); the new weights are put together, and from there on all compute the same bits as with all moments everywhere.
@@ -9,6 +9,7 @@ use tensor::ops::{self, AdamW, ParameterUpdate, PartMoments, Teacher};
 use tensor::{ParamSet, Tensor};
 
 use crate::error::{NotFinite, StepError};
+use crate::logarithm::{self, Logarithms};
 use crate::reduce::{PeerError, Recipient, Reduce, Share};
 use crate::state::{SavedState, State, StateError};
 
@@ -35,6 +36,9 @@ pub struct Treatment {
     pub pulled: bool,
     /// Whether the teacher, where there is one, follows it.
     pub followed: bool,
+    /// Whether the logarithm of its size is trained in its place: l = ln |w| has the gradient w dw, moments, clipping and decay
+    /// of its own, and the teacher averages logarithms. The sign stays. Between steps there is w alone.
+    pub in_log: bool,
 }
 
 /// How a gradient is clipped.
@@ -61,6 +65,7 @@ impl Treatment {
             waits: false,
             pulled: false,
             followed: true,
+            in_log: false,
         }
     }
 }
@@ -204,16 +209,17 @@ impl Optimizer {
         Ok(())
     }
 
-    /// Clips, steps and averages. Changes nothing where a gradient is not finite.
+    /// Clips, steps and averages. Changes no weight where a gradient is not finite; the gradient may become that of logarithms.
     pub fn step(
         &mut self,
         layout: &Layout,
         weights: &mut ParamSet,
-        gradient: &ParamSet,
-        teacher: Option<&mut ParamSet>,
+        gradient: &mut ParamSet,
+        mut teacher: Option<&mut ParamSet>,
         values: &StepValues,
         reduce: &mut dyn Reduce,
     ) -> Result<GradientReport, StepError> {
+        logarithm::gradients(&self.treatments, weights, gradient);
         let norms = self.norms(layout, gradient)?;
         let mut report = GradientReport::default();
         let mut total = 0.0;
@@ -252,23 +258,38 @@ impl Optimizer {
         let follows = |t: &Treatment| t.followed && !is_held(t);
         let momentum: Vec<f64> =
             self.treatments.iter().map(|t| if follows(t) { values.momentum } else { 1.0 }).collect();
-        let teacher = teacher.map(|weights| Teacher { weights, momentum: &momentum });
         report.norm = total.sqrt();
+        let logarithms = Logarithms::of(&self.treatments, &updates, weights, teacher.as_deref_mut());
+        let followers = teacher.as_deref_mut().map(|weights| Teacher { weights, momentum: &momentum });
+        let moved = self.advance(weights, gradient, &updates, followers, reduce);
+        logarithms.back(weights, teacher);
+        moved.map(|()| report)
+    }
+
+    /// The step itself: of all parameters, or of this process's share of them, after which all have those of all.
+    fn advance(
+        &mut self,
+        weights: &mut ParamSet,
+        gradient: &ParamSet,
+        updates: &[ParameterUpdate],
+        teacher: Option<Teacher<'_>>,
+        reduce: &mut dyn Reduce,
+    ) -> Result<(), StepError> {
         let (first, second) = (&mut self.first, &mut self.second);
         if self.share.is_whole() {
-            ops::adamw_and_average(weights, gradient, first, second, &updates, &self.options.adam, teacher);
-            return Ok(report);
+            ops::adamw_and_average(weights, gradient, first, second, updates, &self.options.adam, teacher);
+            return Ok(());
         }
         self.is_torn = true;
         let parts: Vec<_> = weights.iter().map(|weights| self.share.of_elements(weights.len())).collect();
         let moments = PartMoments { parts: &parts, first, second };
-        ops::adamw_on_parts(weights, gradient, moments, &updates, &self.options.adam);
+        ops::adamw_on_parts(weights, gradient, moments, updates, &self.options.adam);
         reduce.put_together(&self.share.copy_of(weights), Recipient::Everyone(weights))?;
         self.is_torn = false;
         if let Some(teacher) = teacher {
             ops::average(weights, teacher);
         }
-        Ok(report)
+        Ok(())
     }
 
     /// Moves each weight that is pulled a part of its way back to where it began. That is what a teacher does that follows

@@ -13,9 +13,10 @@ use train::{Position, StepError};
 
 use super::{Method, MethodSpec, Networks, StepPart, of_all_processes};
 use crate::health::{Finding, Health, Moment, Vitals};
-use crate::koleo::Koleo;
 use crate::learner::LearnError;
+use crate::lengths::LengthOptions;
 use crate::loss::{LossReport, Terms, TokenLoss};
+use crate::penalty::Penalty;
 use crate::recipe::{Prototypes, Recipe};
 use crate::setup::{head_config, loader_config};
 use crate::target::{Side, TargetOptions};
@@ -45,6 +46,8 @@ pub struct DinoOptions {
     pub frozen_epochs: u64,
     /// Weight of KoLeo on the prototypes; none where it is zero.
     pub koleo_weight: f64,
+    /// How the prototypes' lengths begin and learn.
+    pub lengths: LengthOptions,
 }
 
 impl DinoOptions {
@@ -70,6 +73,7 @@ impl DinoOptions {
             decay_magnitude: recipe.decay_prototype_scale(),
             frozen_epochs: recipe.freeze_last_layer() as u64,
             koleo_weight: recipe.koleo_weight(),
+            lengths: LengthOptions::of(recipe),
         }
     }
 }
@@ -80,7 +84,8 @@ impl DinoOptions {
         let usual = Treatment { frozen_at_first: true, ..Treatment::usual(spec) };
         if id == layer.magnitude() {
             let trained = self.target.prototypes != Prototypes::L2;
-            return Some(Treatment { trained, decays: usual.decays && self.decay_magnitude, ..usual });
+            let usual = Treatment { trained, decays: usual.decays && self.decay_magnitude, ..usual };
+            return Some(self.lengths.treatment(usual));
         }
         (id == layer.direction()).then_some(usual)
     }
@@ -107,7 +112,7 @@ pub struct Dino {
     options: DinoOptions,
     head: Head,
     loss: TokenLoss,
-    koleo: Koleo,
+    penalty: Penalty,
     health: Health,
     /// The step that is under way, and after it the last one.
     step: LossReport,
@@ -117,10 +122,11 @@ impl Dino {
     /// Adds the head's parameters to a layout.
     pub fn new(layout: &mut Layout, device: &Device, options: DinoOptions) -> Result<Self, vmf::Error> {
         let head = Head::new(layout, HEAD, &options.head);
+        options.lengths.begin(layout, &head.prototypes);
         let (count, p) = (options.head.prototypes, options.head.bottleneck);
         let loss = TokenLoss::new(device, count, p, options.target, options.student_temperature)?;
-        let koleo = Koleo::new(options.koleo_weight);
-        Ok(Self { options, head, loss, koleo, health: Health::default(), step: LossReport::default() })
+        let penalty = Penalty::new(options.koleo_weight, &options.lengths);
+        Ok(Self { options, head, loss, penalty, health: Health::default(), step: LossReport::default() })
     }
 
     /// The head.
@@ -145,11 +151,11 @@ impl Dino {
         let (loss, entropy) = (self.step.loss, self.step.teacher_entropy);
         let vitals = self.health.vitals(loss, entropy, magnitude, self.options.student_temperature);
         let found = moment.judge(&vitals);
-        (self.koleo.add_to(Vitals { loss: total, ..vitals }.add_to(record), "koleo"), found)
+        (self.penalty.add_to(Vitals { loss: total, ..vitals }.add_to(record), ""), found)
     }
 
     /// The gradient of the student's class tokens, from theirs and the teacher's; the share of these images in the loss times
-    /// `weight`, and in KoLeo on the prototypes.
+    /// `weight`, and in what is asked of the prototypes.
     pub(super) fn class_loss(
         &mut self,
         networks: &Networks<'_>,
@@ -173,15 +179,15 @@ impl Dino {
         let (d_logits, report) = self.loss.between_views(predictions, &targets, images, &terms, d_magnitude)?;
         drop(targets);
         let d_features = self.head.backward(student, projected, d_logits, gradient, peers)?;
-        let koleo = self.koleo.add_gradient(&self.head.prototypes, student, part.share(), gradient);
+        let penalty = self.penalty.add_gradient(&self.head.prototypes, student, part.share(), gradient);
         self.step.teacher_entropy += part.share() * report.teacher_entropy;
         self.step.assignments.extend(report.assignments);
-        Ok((d_features, report.loss, koleo))
+        Ok((d_features, report.loss, penalty))
     }
 
-    /// KoLeo's part of the last step's loss.
-    pub(super) fn koleo_loss(&self) -> f64 {
-        self.koleo.loss()
+    /// The part of the last step's loss that is of the prototypes alone.
+    pub(super) fn penalty(&self) -> f64 {
+        self.penalty.loss()
     }
 
     fn teacher_temperature(&self, at: Position) -> f64 {
@@ -201,7 +207,7 @@ impl Method for Dino {
     fn start_step(&mut self) {
         self.loss.target_mut().start_step();
         self.step = LossReport::default();
-        self.koleo.start_step();
+        self.penalty.start_step();
     }
 
     fn add_gradient(
@@ -216,11 +222,12 @@ impl Method for Dino {
         let views = part.views.seen_by(Viewer::Student);
         let input = VitInput { drop_path: part.drop_path, ..VitInput::images(&views) };
         let (features, saved) = vit.forward(student, device, &input, Tokens::Class)?;
-        let (d_features, loss, koleo) = self.class_loss(networks, part, (features, targets), 1.0, reduce, gradient)?;
+        let (d_features, loss, penalty) =
+            self.class_loss(networks, part, (features, targets), 1.0, reduce, gradient)?;
         if part.backbone_learns {
             vit.backward(student, saved, &d_features, gradient);
         }
-        Ok(loss + koleo)
+        Ok(loss + penalty)
     }
 
     fn is_frozen(&self, at: Position) -> bool {
@@ -232,7 +239,7 @@ impl Method for Dino {
         // Each process has its share of the mean.
         self.step.teacher_entropy = reduce.gather(&[self.step.teacher_entropy])?.iter().flatten().sum();
         // Of class tokens alone: what says whether the teacher is uniform.
-        self.step.loss = loss - self.koleo.loss();
+        self.step.loss = loss - self.penalty.loss();
         self.step.assignments = of_all_processes(std::mem::take(&mut self.step.assignments), reduce)?;
         self.health.observe(&self.step.assignments);
         Ok(())
@@ -243,10 +250,9 @@ impl Method for Dino {
     }
 
     fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Finding) {
-        let (record, found) = self.vitals_with(student, moment, record, self.step.loss + self.koleo.loss());
+        let (record, found) = self.vitals_with(student, moment, record, self.step.loss + self.penalty.loss());
         // What says whether the teacher is uniform, where it is a part of the loss.
-        let is_part = self.options.koleo_weight > 0.0;
-        (if is_part { record.number("class_loss", self.step.loss) } else { record }, found)
+        (if self.penalty.is_part() { record.number("class_loss", self.step.loss) } else { record }, found)
     }
 
     fn schedules(&self, at: Position, record: Record) -> Record {

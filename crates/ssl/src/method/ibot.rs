@@ -27,10 +27,10 @@ use train::{Position, StepError};
 use super::dino::{Dino, DinoOptions};
 use super::{Method, MethodSpec, Networks, StepPart, of_all_processes};
 use crate::health::{Finding, Health, Moment};
-use crate::koleo::Koleo;
 use crate::learner::LearnError;
 use crate::loss::{Terms, TokenLoss};
 use crate::mask::{GridSize, MaskOptions, Masks};
+use crate::penalty::Penalty;
 use crate::recipe::Recipe;
 use crate::target::Side;
 use crate::view_plan::{ViewPlan, Viewer};
@@ -155,7 +155,7 @@ pub struct Ibot {
     own_prototypes: Option<PrototypeLayer>,
     loss: TokenLoss,
     /// Of prototypes of patches, where they have their own.
-    koleo: Koleo,
+    penalty: Penalty,
     health: Health,
     /// The step that is under way, and after it the last one.
     step: PatchReport,
@@ -199,13 +199,17 @@ impl Ibot {
     ) -> Result<Self, vmf::Error> {
         let class = Dino::new(layout, device, options.class.clone())?;
         let p = options.class.head.bottleneck;
-        let own_prototypes =
-            options.own_prototypes.map(|count| PrototypeLayer::new(layout, PATCH_PROTOTYPES, count, p));
+        let own_prototypes = options.own_prototypes.map(|count| {
+            let own = PrototypeLayer::new(layout, PATCH_PROTOTYPES, count, p);
+            options.class.lengths.begin(layout, &own);
+            own
+        });
         let mask_token = layout.add(MASK_TOKEN, &[1, vit.dim], model::Init::Constant(0.0));
         let DinoOptions { target, student_temperature, .. } = options.class;
         let loss = TokenLoss::new(device, options.patch_prototypes(), p, target, student_temperature)?;
-        let (health, step, koleo) = (Health::default(), PatchReport::default(), Koleo::new(options.class.koleo_weight));
-        Ok(Self { options, class, mask_token, own_prototypes, loss, koleo, health, step })
+        let (health, step) = (Health::default(), PatchReport::default());
+        let penalty = Penalty::new(options.class.koleo_weight, &options.class.lengths);
+        Ok(Self { options, class, mask_token, own_prototypes, loss, penalty, health, step })
     }
 
     /// What it is made from.
@@ -277,14 +281,14 @@ impl Ibot {
         let class = ops::gather(&tokens, &class_rows, 1.0);
 
         let weight = self.options.class_weight;
-        let (d_class, class_loss, mut koleo) =
+        let (d_class, class_loss, mut penalty) =
             self.class.class_loss(networks, part, (class, class_targets), weight, peers, gradient)?;
         let mut d_tokens = device.zeros(tokens.shape());
         ops::scatter_add(&d_class, &class_rows, 1.0, &mut d_tokens);
         let patch_loss = self.patch_loss(networks, part, masks, (&tokens, &targets), &mut d_tokens, peers, gradient)?;
         drop((tokens, targets));
         if let Some(own) = &self.own_prototypes {
-            koleo += self.koleo.add_gradient(own, student, part.share(), gradient);
+            penalty += self.penalty.add_gradient(own, student, part.share(), gradient);
         }
         if part.backbone_learns {
             vit.backward(student, saved, &d_tokens, gradient);
@@ -293,7 +297,7 @@ impl Ibot {
         self.step.loss += patch_loss / self.options.patch_weight;
         self.step.targets += masks.count() as f64;
         self.step.masked += masks.count() as f64 / (views * patches) as f64 * part.share();
-        Ok(class_loss + patch_loss + koleo)
+        Ok(class_loss + patch_loss + penalty)
     }
 
     /// Notes what the centre of patches moves towards, by all patches that the teacher sees, masked or not.
@@ -389,7 +393,7 @@ impl Method for Ibot {
 
     fn start_step(&mut self) {
         self.class.start_step();
-        self.koleo.start_step();
+        self.penalty.start_step();
         self.loss.target_mut().start_step();
         self.step = PatchReport::default();
     }
@@ -422,7 +426,7 @@ impl Method for Ibot {
         let [class_loss, loss, entropies, targets, masked] = [0, 1, 2, 3, 4].map(sum);
         self.step = PatchReport { class_loss, loss, entropies, targets, masked, assignments };
         self.loss.target_mut().end_step(reduce)?;
-        self.class.end_step(class_loss + self.class.koleo_loss(), reduce)
+        self.class.end_step(class_loss + self.class.penalty(), reduce)
     }
 
     fn centers_mut(&mut self) -> Vec<(&'static str, &mut Tensor)> {
@@ -434,8 +438,8 @@ impl Method for Ibot {
     fn vitals(&self, student: &ParamSet, moment: &Moment, record: Record) -> (Record, Finding) {
         let PatchReport { class_loss, loss, masked, .. } = self.step;
         let teacher_entropy = self.step.teacher_entropy();
-        let koleo = self.class.koleo_loss() + self.koleo.loss();
-        let total = self.options.class_weight * class_loss + self.options.patch_weight * loss + koleo;
+        let penalty = self.class.penalty() + self.penalty.loss();
+        let total = self.options.class_weight * class_loss + self.options.patch_weight * loss + penalty;
         let (record, finding) = self.class.vitals_with(student, moment, record, total);
         let magnitude = &student[self.prototypes().magnitude()];
         let patches = self.health.vitals(loss, teacher_entropy, magnitude, self.options.class.student_temperature);
@@ -446,7 +450,7 @@ impl Method for Ibot {
             .whole("patch_prototypes_in_use", patches.prototypes_in_use as i64)
             .number("patch_usage_perplexity", patches.usage_perplexity)
             .number("masked_share", masked);
-        let record = if self.own_prototypes.is_some() { self.koleo.add_to(record, "patch_koleo") } else { record };
+        let record = if self.own_prototypes.is_some() { self.penalty.add_to(record, "patch_") } else { record };
         // What there is to say of class tokens comes first.
         let temperature = self.options.patch_temperature.at(u64::MAX);
         let finding = if finding == Finding::default() {

@@ -27,8 +27,9 @@ use train::{NotFinite, Position, StepError};
 
 use super::{Method, MethodSpec, Networks, StepPart, of_all_processes};
 use crate::health::{Finding, Health, Moment, Vitals};
-use crate::koleo::Koleo;
 use crate::learner::LearnError;
+use crate::lengths::LengthOptions;
+use crate::penalty::Penalty;
 use crate::recipe::{Prototypes, Recipe};
 use crate::setup::{head_config, loader_config};
 use crate::sinkhorn::sinkhorn;
@@ -61,6 +62,8 @@ pub struct MsnOptions {
     pub me_max_weight: f64,
     /// Weight of KoLeo on the prototypes; none where it is zero.
     pub koleo_weight: f64,
+    /// How the prototypes' lengths begin and learn, where they are vMF components.
+    pub lengths: LengthOptions,
     /// Patches of a global view.
     pub patches: usize,
     /// Share of the random anchor's that are left out.
@@ -84,6 +87,7 @@ impl MsnOptions {
             sinkhorn: recipe.sinkhorn(),
             me_max_weight: recipe.me_max_weight(),
             koleo_weight: recipe.koleo_weight(),
+            lengths: LengthOptions::of(recipe),
             patches: (views.global_size.0 / patch) * (views.global_size.1 / patch),
             patch_drop: recipe.patch_drop(),
             seed: recipe.seed(),
@@ -135,7 +139,7 @@ pub struct Msn {
     projector: Projector,
     prototypes: PrototypeLayer,
     normalizer: Normalizer,
-    koleo: Koleo,
+    penalty: Penalty,
     health: Health,
     /// What has been seen of the parts of a step, by the first image of each.
     seen: Vec<Seen>,
@@ -185,10 +189,11 @@ impl Msn {
         let projector = Projector::new(layout, PROJECTOR, &options.head.projector());
         let (count, p) = (options.head.prototypes, options.head.bottleneck);
         let prototypes = PrototypeLayer::new(layout, PROTOTYPES, count, p);
+        options.lengths.begin(layout, &prototypes);
         let normalizer = Normalizer::new(device, options.prototypes, count, p)?;
-        let koleo = Koleo::new(options.koleo_weight);
+        let penalty = Penalty::new(options.koleo_weight, &options.lengths);
         let (health, step) = (Health::default(), MsnReport::default());
-        Ok(Self { options, projector, prototypes, normalizer, koleo, health, seen: Vec::new(), known: None, step })
+        Ok(Self { options, projector, prototypes, normalizer, penalty, health, seen: Vec::new(), known: None, step })
     }
 
     /// What it is made from.
@@ -335,7 +340,7 @@ impl Msn {
         if part.backbone_learns {
             networks.vit.backward(student, saved, &d_features, gradient);
         }
-        let koleo = self.koleo.add_gradient(&self.prototypes, student, part.share(), gradient);
+        let penalty = self.penalty.add_gradient(&self.prototypes, student, part.share(), gradient);
 
         let share = part.share();
         let summaries = ops::row_summaries(&targets);
@@ -344,7 +349,7 @@ impl Msn {
         self.step.assignments.extend(summaries.into_iter().map(|(_, best)| best));
         self.step.cross_entropy += cross_entropy;
         // The shares of the parts add up to the loss; me-max is of all of them together.
-        Ok(cross_entropy + share * self.options.me_max_weight * self.step.me_max + koleo)
+        Ok(cross_entropy + share * self.options.me_max_weight * self.step.me_max + penalty)
     }
 }
 
@@ -364,14 +369,15 @@ impl Method for Msn {
         let is_length = id == self.prototypes.magnitude();
         if is_length || id == self.prototypes.direction() {
             let trained = !is_length || self.options.prototypes == Prototypes::Vmf;
-            return Treatment { trained, decays: false, clip: Clip::No, followed: false, ..usual };
+            let usual = Treatment { trained, decays: false, clip: Clip::No, followed: false, ..usual };
+            return if is_length { self.options.lengths.treatment(usual) } else { usual };
         }
         usual
     }
 
     fn start_step(&mut self) {
         (self.seen, self.known, self.step) = (Vec::new(), None, MsnReport::default());
-        self.koleo.start_step();
+        self.penalty.start_step();
     }
 
     fn surveys(&self) -> bool {
@@ -422,11 +428,11 @@ impl Method for Msn {
         let MsnReport { cross_entropy, me_max, teacher_entropy, .. } = self.step;
         let magnitude = &student[self.prototypes.magnitude()];
         let vitals = self.health.vitals(cross_entropy, teacher_entropy, magnitude, self.options.temperature);
-        let total = cross_entropy + self.options.me_max_weight * me_max + self.koleo.loss();
+        let total = cross_entropy + self.options.me_max_weight * me_max + self.penalty.loss();
         let found = moment.judge(&vitals);
         let record = Vitals { loss: total, ..vitals }.add_to(record);
         let record = record.number("class_loss", cross_entropy).number("me_max", me_max);
-        (self.koleo.add_to(record, "koleo"), found)
+        (self.penalty.add_to(record, ""), found)
     }
 
     fn schedules(&self, _: Position, record: Record) -> Record {

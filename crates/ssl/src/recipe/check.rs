@@ -4,7 +4,7 @@ use super::error::RecipeError;
 use super::fields::{KEYS, Key, Recipe};
 use model::Start;
 
-use super::values::{Begin, Extension, MaskShape, MethodName, Prototypes, Size, WeightsDigest};
+use super::values::{Begin, Extension, MaskShape, MethodName, Prototypes, Setting, Size, WeightsDigest};
 use crate::health::{Course, FEW_IMAGES, USUAL_LR};
 
 /// What a recipe needs to know of the data.
@@ -65,6 +65,7 @@ pub(super) fn check(recipe: &Recipe) -> Result<(), RecipeError> {
     if recipe.prototypes() == Prototypes::Vmf && recipe.head_bottleneck() < 16 {
         return Err(RecipeError::BottleneckTooSmall { bottleneck: recipe.head_bottleneck() });
     }
+    check_lengths(recipe)?;
     match recipe.method() {
         MethodName::Dino => {}
         MethodName::Ibot => check_masks(recipe)?,
@@ -82,6 +83,28 @@ pub(super) fn check(recipe: &Recipe) -> Result<(), RecipeError> {
     ordered(("knn_k", recipe.knn_k() as f64), ("knn_voters", recipe.knn_voters() as f64))?;
     if recipe.knn_k() > facts.images {
         return Err(RecipeError::NeighborsLargerThanData { k: recipe.knn_k(), images: facts.images });
+    }
+    Ok(())
+}
+
+/// Refuses settings of lengths that prototypes do not have, and of concentrations that are none.
+fn check_lengths(recipe: &Recipe) -> Result<(), RecipeError> {
+    let prototypes = recipe.prototypes();
+    let of_lengths = [
+        ("prototype_scale_lr", recipe.prototype_scale_lr() != 1.0),
+        ("prototype_scale_log", recipe.prototype_scale_log()),
+    ];
+    let of_kappa =
+        [("initial_kappa", recipe.initial_kappa().is_some()), ("kappa_prior", recipe.kappa_prior().is_some())];
+    let set = |keys: [(&'static str, bool); 2]| keys.into_iter().find(|(_, is_set)| *is_set).map(|(key, _)| key);
+    match (prototypes, set(of_lengths), set(of_kappa)) {
+        (Prototypes::L2, Some(key), _) => return Err(RecipeError::FixedLengths { key }),
+        (Prototypes::L2 | Prototypes::None, _, Some(key)) => return Err(RecipeError::NoKappa { key, prototypes }),
+        _ => {}
+    }
+    let (prior, weight) = (recipe.kappa_prior(), recipe.kappa_prior_weight());
+    if prior.is_some() != (weight > 0.0) {
+        return Err(RecipeError::PriorWithoutWeight { prior: prior.show(), weight });
     }
     Ok(())
 }
@@ -309,5 +332,30 @@ mod tests {
         let unused = warnings(300, "global_size = 48\nlocal_size = 96\nlocal_crops = 0");
         assert_eq!(unused, "", "there are no local views");
         assert!(warnings(1, "").starts_with("1 image is hardly anything"), "{}", warnings(1, ""));
+    }
+
+    #[test]
+    fn settings_of_lengths_need_lengths_and_those_of_kappa_need_a_density() {
+        let facts = Facts { images: 300, height: 64, width: 64, labelled: false, fingerprint: 7 };
+        let resolve = |text: &str| RawRecipe::from_toml(text, "test").unwrap().resolve(&facts);
+        let refused = |text: &str| resolve(text).unwrap_err().to_string();
+        let sound = "prototypes = \"vmf\"\ninitial_kappa = 32\nprototype_scale_lr = 10\nprototype_scale_log = true\n\
+                     kappa_prior = 64\nkappa_prior_weight = 0.1";
+        let recipe = resolve(sound).unwrap();
+        assert_eq!((recipe.initial_kappa(), recipe.kappa_prior()), (Some(32.0), Some(64.0)));
+        assert!(resolve("prototypes = \"none\"\nprototype_scale_lr = 10\nprototype_scale_log = true").is_ok());
+        for key in ["prototype_scale_lr = 10", "prototype_scale_log = true"] {
+            let said = refused(&format!("prototypes = \"l2\"\n{key}"));
+            assert!(said.contains("every norm is one and none is trained"), "{said}");
+        }
+        for prototypes in ["none", "l2"] {
+            let said = refused(&format!("prototypes = \"{prototypes}\"\ninitial_kappa = 20"));
+            assert!(said.starts_with("initial_kappa is set") && said.contains("there is no kappa"), "{said}");
+            let said = refused(&format!("prototypes = \"{prototypes}\"\nkappa_prior = 20\nkappa_prior_weight = 1"));
+            assert!(said.starts_with("kappa_prior is set"), "{said}");
+        }
+        for half in ["kappa_prior = 20", "kappa_prior_weight = 1"] {
+            assert!(refused(&format!("prototypes = \"vmf\"\n{half}")).contains("set both or neither"), "{half}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use text::excerpt;
 
-use super::values::{Begin, MethodName, Size};
+use super::values::{Begin, MethodName, Prototypes, Size};
 
 /// Why there is no [`Recipe`](super::Recipe).
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +41,37 @@ pub enum RecipeError {
         first: String,
         /// The other.
         second: String,
+    },
+    /// A setting of norms that are not trained.
+    #[error(
+        "{key} is set, but with prototypes = \"l2\" every norm is one and none is trained: leave it out, or take prototypes = \
+         \"vmf\" or \"none\""
+    )]
+    FixedLengths {
+        /// The key.
+        key: &'static str,
+    },
+    /// A setting of concentrations, where norms are none.
+    #[error(
+        "{key} is set, but with prototypes = \"{prototypes}\" there is no kappa, which only von Mises-Fisher components have: \
+         leave it out, or take prototypes = \"vmf\""
+    )]
+    NoKappa {
+        /// The key.
+        key: &'static str,
+        /// What the prototypes are.
+        prototypes: Prototypes,
+    },
+    /// A prior without a weight, or a weight without a prior.
+    #[error(
+        "kappa_prior = {prior} and kappa_prior_weight = {weight}: a prior needs both a concentration to draw to and a weight \
+         above zero; set both or neither"
+    )]
+    PriorWithoutWeight {
+        /// The prior.
+        prior: String,
+        /// Its weight.
+        weight: f64,
     },
     /// A table, where there are keys only.
     #[error("{place}: a recipe has no sections: leave `[{}]` out and keep its keys", excerpt(name))]

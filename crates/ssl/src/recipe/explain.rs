@@ -127,6 +127,11 @@ impl Recipe {
 const AS_BEFORE: &[(&str, &str)] = &[
     ("start", "\"random\""),
     ("koleo_weight", "0.0"),
+    ("initial_kappa", "\"off\""),
+    ("prototype_scale_lr", "1.0"),
+    ("prototype_scale_log", "false"),
+    ("kappa_prior", "\"off\""),
+    ("kappa_prior_weight", "0.0"),
     ("begin", "\"drawn\""),
     ("begin_weights", "\"none\""),
     ("registers", "0"),

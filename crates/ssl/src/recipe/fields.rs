@@ -252,6 +252,17 @@ recipe! {
     out_dim: usize, Rule::Whole(2, 1 << 24), Fixed, EVERY;
     /// Weight of KoLeo, which pushes each prototype away from its nearest neighbour; 0 switches it off.
     koleo_weight: f64, between(0.0, 1000.0), Fixed, EVERY;
+    /// Concentration kappa that vMF prototypes begin with, g = kappa student_temp; off: g = 1 as in the paper, kappa =
+    /// 1 / student_temp.
+    initial_kappa: Option<f64>, Rule::RealOrOff(1e-3, 1e6), Fixed, EVERY;
+    /// What the learning rate of the prototypes' norms g is multiplied by, where they are free.
+    prototype_scale_lr: f64, above(0.0, 1e4), Fixed, EVERY;
+    /// Whether ln g is trained in place of g; weight decay then draws g to 1.
+    prototype_scale_log: bool, Rule::Flag, Fixed, EVERY;
+    /// Concentration that a log-normal prior draws that of vMF prototypes to; off: no prior.
+    kappa_prior: Option<f64>, Rule::RealOrOff(1e-3, 1e6), Fixed, EVERY;
+    /// Weight w of that prior in the loss, w / 2K sum ln(kappa / kappa_prior)^2.
+    kappa_prior_weight: f64, between(0.0, 1e6), Fixed, EVERY;
     /// Width of the head's hidden layers.
     head_hidden: usize, Rule::Whole(1, 65_536), Fixed, EVERY;
     /// Width p of the head's output, the dimension of the sphere's space.

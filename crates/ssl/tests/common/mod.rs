@@ -54,6 +54,7 @@ pub fn dino_options(
         decay_magnitude: true,
         frozen_epochs: 0,
         koleo_weight: 0.0,
+        lengths: Default::default(),
     }
 }
 

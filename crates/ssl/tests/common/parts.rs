@@ -6,6 +6,7 @@ use std::sync::Arc;
 use model::{DropPath, Extras, HeadConfig, VitConfig};
 use random::{Key, Purpose};
 use ssl::learner::{Learner, LearnerOptions, StepInput};
+use ssl::lengths::{KappaPrior, LengthOptions};
 use ssl::mask::MaskOptions;
 use ssl::method::MethodSpec;
 use ssl::method::dino::DinoOptions;
@@ -41,7 +42,15 @@ pub fn methods(batch_norm: bool, koleo_weight: f64) -> Vec<Arc<dyn MethodSpec>> 
         class
     };
     let plain = class((Prototypes::None, Centering::Logit));
-    let vmf = class((Prototypes::Vmf, Centering::Probability));
+    // Where KoLeo is on, so is everything else that may be asked of prototypes.
+    let lengths = match koleo_weight > 0.0 {
+        true => {
+            let prior = Some(KappaPrior { mode: 25.0, weight: 0.3, temperature: 0.1 });
+            LengthOptions { start: 1.5, lr_factor: 3.0, in_log: true, prior }
+        }
+        false => LengthOptions::default(),
+    };
+    let vmf = DinoOptions { lengths, ..class((Prototypes::Vmf, Centering::Probability)) };
     let ibot = |class: &DinoOptions, own_prototypes| IbotOptions {
         class: class.clone(),
         grid: (4, 4),
@@ -69,6 +78,7 @@ pub fn methods(batch_norm: bool, koleo_weight: f64) -> Vec<Arc<dyn MethodSpec>> 
         sinkhorn,
         me_max_weight: 1.0,
         koleo_weight,
+        lengths: if prototypes == Prototypes::Vmf { lengths } else { LengthOptions::default() },
         patches: 16,
         patch_drop: 0.3,
         seed: 5,
