@@ -82,12 +82,16 @@ impl Tone {
     }
 }
 
-/// The same runs under names that tell them apart: their paths, where two folders have one name.
+/// Names that tell what is at these paths apart: the given ones, or all of their paths where two of those are the same.
+pub fn names_apart(names: Vec<String>, paths: &[PathBuf]) -> Vec<String> {
+    let is_clear = (1..names.len()).all(|i| !names[..i].contains(&names[i]));
+    if is_clear { names } else { paths.iter().map(|path| text::shown(path).into_owned()).collect() }
+}
+
+/// The same runs under names that tell them apart.
 pub fn told_apart(mut runs: Vec<Account>) -> Vec<Account> {
-    let is_clear = (1..runs.len()).all(|i| runs[..i].iter().all(|run| run.name != runs[i].name));
-    if !is_clear {
-        runs.iter_mut().for_each(|run| run.name = text::shown(&run.path).into_owned());
-    }
+    let (names, paths): (_, Vec<PathBuf>) = runs.iter().map(|run| (run.name.clone(), run.path.clone())).unzip();
+    runs.iter_mut().zip(names_apart(names, &paths)).for_each(|(run, name)| run.name = name);
     runs
 }
 
@@ -160,10 +164,12 @@ impl Account {
     pub fn longer(&self) -> Option<String> {
         let epochs = self.result.as_ref()?.advised_epochs?;
         let data = self.recipe.source().filter(|_| self.recipe.begin() == Begin::Drawn)?;
-        // `.` has no name that another one could stand beside.
-        let path =
-            self.path.canonicalize().ok().filter(|_| self.path.file_name().is_none()).unwrap_or(self.path.clone());
-        let out = path.with_file_name(format!("{}-{epochs}-epochs", name_of(&path)));
+        let path = match self.path.file_name() {
+            Some(_) => self.path.clone(),
+            // `.` has no name that another one could stand beside.
+            None => self.path.canonicalize().ok()?,
+        };
+        let out = path.with_file_name(format!("{}-{epochs}-epochs", path.file_name()?.to_string_lossy()));
         let mut words = ["dino-vmf", "pretrain", "--data", data].map(str::to_owned).to_vec();
         for setting in self.settings.iter().filter(|setting| setting.is_asked_for()) {
             let (key, value) = (&setting.key, setting.value.trim_matches('"'));

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ::report::account::names_apart;
 use ::report::figure::{Figure, Malformed, certainty, precision, prototypes};
 use files::read_text_bounded;
 use serde_json::Value;
@@ -26,9 +27,9 @@ pub fn prototypes(args: &PrototypesFigureArgs) -> Result<(), CliError> {
         let asked = PrototypesArgs { weights, data: None, features: None, split: SplitArg::Train, how, json: true };
         Ok(eval::prototypes::judge(&asked, &Shelf::default())?.record)
     };
-    let (mut thresholds, key) = (args.how.thresholds.clone(), "thresholds");
+    let mut thresholds = args.how.thresholds.clone();
     thresholds.sort_by(f64::total_cmp);
-    let wanted = (key, serde_json::json!(thresholds));
+    let wanted = ("thresholds", serde_json::json!(thresholds));
     let networks = each(&args.networks, prototypes::EVALUATION, computed, &wanted, prototypes::Utilisation::of_result)?;
     place.write(&prototypes::figure(&networks))
 }
@@ -133,9 +134,7 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
         // `.` and `..` have no name of their own.
         name.map_or_else(|| text::shown(path).into_owned(), |name| text::shown(Path::new(name)).into_owned())
     };
-    let names: Vec<String> = paths.iter().map(short).collect();
-    let is_clear = (1..names.len()).all(|i| !names[..i].contains(&names[i]));
-    if is_clear { names } else { paths.iter().map(|path| text::shown(path).into_owned()).collect() }
+    names_apart(paths.iter().map(short).collect(), paths)
 }
 
 #[cfg(test)]

@@ -104,18 +104,13 @@ impl<'a> Describer<'a> {
         let (mut described, mut done) = (vec![none; images], 0);
         let at_once = (LOGITS / count.max(1)).clamp(16, 1024);
         each_part(self.head, features, &self.device, self.statistics.as_ref(), at_once, |rows, y| {
-            for (rows, y) in rows.chunks(at_once).zip(y.chunks(at_once * p)) {
-                let y = self.device.from_f64(&[rows.len(), p], y);
-                for (&row, certainty) in rows.iter().zip(self.of_points(&y, host)?) {
-                    let broken = || EvalError::NotDescribed { name: format!("image {}", features.indices[row]) };
-                    described[row] = certainty.ok_or_else(broken)?;
-                }
-                done += rows.len();
-                if progress(done, images).is_break() {
-                    return Err(EvalError::Stopped);
-                }
+            let y = self.device.from_f64(&[rows.len(), p], y);
+            for (&row, certainty) in rows.iter().zip(self.of_points(&y, host)?) {
+                let broken = || EvalError::NotDescribed { name: format!("image {}", features.indices[row]) };
+                described[row] = certainty.ok_or_else(broken)?;
             }
-            Ok(())
+            done += rows.len();
+            if progress(done, images).is_break() { Err(EvalError::Stopped) } else { Ok(()) }
         })?;
         Ok(described)
     }

@@ -107,22 +107,17 @@ pub fn assign_centred(
         Assignments { prototypes: vec![0; images], mean: vec![0.0; p], entropy: 0.0, counts: vec![0; count] };
     let at_once = (LOGITS / count.max(1)).clamp(16, 1024);
     each_part(head, features, device, None, at_once, |rows, y| {
-        for (rows, y) in rows.chunks(at_once).zip(y.chunks(at_once * p)) {
-            let raw = head.prototypes.logits(&head.weights, &device.from_f64(&[rows.len(), p], y)).raw;
-            let summaries = ops::row_summaries(&ops::softmax(&raw, temperature.recip(), &shift));
-            device.finish()?;
-            for ((&row, y), (entropy, prototype)) in rows.iter().zip(y.chunks_exact(p)).zip(summaries) {
-                assigned.mean.iter_mut().zip(y).for_each(|(mean, y)| *mean += y / images as f64);
-                assigned.entropy += entropy / images as f64;
-                assigned.counts[prototype] += 1;
-                assigned.prototypes[row] = prototype as u32;
-            }
-            done += rows.len();
-            if progress(done, images).is_break() {
-                return Err(EvalError::Stopped);
-            }
+        let raw = head.prototypes.logits(&head.weights, &device.from_f64(&[rows.len(), p], y)).raw;
+        let summaries = ops::row_summaries(&ops::softmax(&raw, temperature.recip(), &shift));
+        device.finish()?;
+        for ((&row, y), (entropy, prototype)) in rows.iter().zip(y.chunks_exact(p)).zip(summaries) {
+            assigned.mean.iter_mut().zip(y).for_each(|(mean, y)| *mean += y / images as f64);
+            assigned.entropy += entropy / images as f64;
+            assigned.counts[prototype] += 1;
+            assigned.prototypes[row] = prototype as u32;
         }
-        Ok(())
+        done += rows.len();
+        if progress(done, images).is_break() { Err(EvalError::Stopped) } else { Ok(()) }
     })?;
     Ok(assigned)
 }

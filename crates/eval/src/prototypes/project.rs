@@ -28,7 +28,8 @@ pub fn project(head: &LoadedHead, features: &Features, device: &Device) -> Resul
 }
 
 /// The same a part at a time: the rows of some images, and their unit vectors one after another. Of a head without batch norm,
-/// or with the statistics of other images, images have nothing to do with each other: `at_once` of them in their order.
+/// or with the statistics of other images, images have nothing to do with each other: they come in their order. No part has
+/// more than `at_once`, however many go through the head together.
 pub(crate) fn each_part(
     head: &LoadedHead,
     features: &Features,
@@ -39,9 +40,9 @@ pub(crate) fn each_part(
 ) -> Result<(), EvalError> {
     check_width(head, features)?;
     let is_batch = head.config.batch_norm && statistics.is_none();
-    let at_once = if is_batch { ROWS } else { at_once };
+    let together = if is_batch { ROWS } else { at_once };
     let order = if is_batch { shuffled(features.len()) } else { (0..features.len()).collect() };
-    for rows in order.chunks(equal_part(features.len(), at_once)) {
+    for rows in order.chunks(equal_part(features.len(), together)) {
         let x = rows_of(features, rows, device);
         let y = match statistics {
             None => head.projector.infer(&head.weights, &x),
@@ -53,7 +54,9 @@ pub(crate) fn each_part(
         if let Some(row) = y.chunks_exact(head.config.bottleneck).position(|y| !is_finite(y)) {
             return Err(EvalError::NotFinite { name: format!("image {}", features.indices[rows[row]]) });
         }
-        part(rows, &y)?;
+        for (rows, y) in rows.chunks(at_once).zip(y.chunks(at_once * head.config.bottleneck)) {
+            part(rows, y)?;
+        }
     }
     Ok(())
 }
