@@ -528,12 +528,6 @@ pub enum CliError {
     /// A drawing did not become a picture.
     #[error(transparent)]
     Raster(#[from] report::figure::RasterError),
-    /// No run below a folder.
-    #[error("{}: there is no run below this folder; `dino-vmf runs FOLDER` looks in another one", text::shown(path))]
-    NoRuns {
-        /// The folder.
-        path: PathBuf,
-    },
     /// The picture could not be drawn.
     #[error(transparent)]
     Sheet(#[from] data::sheet::SheetError),

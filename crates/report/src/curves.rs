@@ -37,7 +37,7 @@ const AMONG_RUNS: [(&str, &str, bool); 13] = [
     ("Prototypes that the teacher chose for its last views", "prototypes_in_use", false),
     ("Concentration kappa of the student's prototypes, median", "kappa_median", false),
     ("Effective rank of the features", "feature_rank", false),
-    ("Norm of the gradient", "gradient_norm", true),
+    ("Norm of the gradient, on a logarithmic axis", "gradient_norm", true),
     ("Learning rate", "lr", false),
     ("Temperature of the teacher", "teacher_temperature", false),
     ("Momentum of the teacher", "momentum", false),
@@ -103,7 +103,7 @@ const CURVES: [Curves; 13] = [
         is_logarithmic: false,
     },
     Curves {
-        title: "Norm of the gradient",
+        title: "Norm of the gradient, on a logarithmic axis",
         when: ALWAYS,
         lines: &[("gradient_norm", "before clipping")],
         band: None,

@@ -8,6 +8,7 @@ use eval::knn::{Vote, rightly, vote};
 use eval::{Features, KnnOptions, Labelled, Place};
 use serde_json::{Value, json};
 use tensor::Device;
+use text::count;
 
 use super::head::Head;
 use super::sets::{self, Sets};
@@ -56,7 +57,15 @@ impl<'a> Headed<'a> {
             Some(test) => _ = Labelled::both(&sets.train.features, &test.features)?,
             None => _ = Labelled::new(&sets.train.features, "training")?,
         }
-        Ok(Self { how, sets, head, weights })
+        let headed = Self { how, sets, head, weights };
+        let (images, bins) = (headed.judged().len(), how.bins as usize);
+        if bins > images {
+            output::note(&format!(
+                "{} for {bins} ranges (--bins): each has a range of its own",
+                count(images, "image")
+            ));
+        }
+        Ok(headed)
     }
 
     /// The images that are judged.

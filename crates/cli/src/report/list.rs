@@ -24,7 +24,9 @@ pub fn list(args: &RunsArgs) -> Result<(), CliError> {
         return output::json(&json!({ "runs": runs.iter().map(Listed::to_json).collect::<Vec<Value>>() }));
     }
     if runs.is_empty() {
-        return Err(CliError::NoRuns { path: args.folder.clone() });
+        let folder = text::shown(&args.folder);
+        output::note(&format!("{folder}: no run below this folder yet; `dino-vmf runs FOLDER` looks in another one"));
+        return Ok(());
     }
     output::result(&table(&runs))
 }

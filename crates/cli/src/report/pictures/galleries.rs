@@ -191,7 +191,7 @@ fn groups(material: &Material<'_>, prototypes: &Prototypes) -> Result<Vec<Chosen
         let why = if of_group == 0 {
             "Fewer than two were chosen by any of these images"
         } else {
-            "All prototypes have one length"
+            "All prototypes of the teacher have one length"
         };
         let about = format!("{why}: none is more certain than another.");
         groups.push(Chosen { title: "Most and least certain", about, prototypes: Vec::new() });
