@@ -11,7 +11,7 @@ use model::ClassAttention;
 use tensor::ops::{PixelData, Pixels};
 
 use crate::error::EvalError;
-use crate::features::Network;
+use crate::network::Network;
 use crate::normalization::Normalization;
 
 /// Pixels of the shorter side of an image, where nothing else is asked for: that of DINO's script.

@@ -3,15 +3,14 @@
 use std::ops::ControlFlow;
 
 use data::{BadSample, Source};
-use model::Vit;
 use tensor::ops::{PixelData, Pixels};
-use tensor::{Device, ParamSet};
 
 use crate::error::EvalError;
+use crate::network::Network;
 use crate::normalization::Normalization;
-use crate::pooling::Pooling;
 use crate::prepare::Preparation;
-use crate::reading::{Pass, ReadOptions, ReadProgress, for_each_batch};
+use crate::reading::{Pass, PreparedBatch, ReadOptions, ReadProgress, for_each_batch};
+use crate::spread::spread;
 
 /// Feature vectors of images.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -119,30 +118,8 @@ pub struct Extraction {
     pub turned: usize,
 }
 
-/// A backbone with its weights on a device.
-#[derive(Clone, Copy, Debug)]
-pub struct Network<'a> {
-    /// The architecture.
-    pub vit: &'a Vit,
-    /// Its parameters.
-    pub weights: &'a ParamSet,
-    /// Where it computes, and in which precision.
-    pub device: &'a Device,
-    /// How its pixels are normalised; none for the usual values of its number of channels.
-    pub normalization: Option<&'a Normalization>,
-    /// Which of its tokens make a feature.
-    pub pooling: Pooling,
-}
-
-impl<'a> Network<'a> {
-    /// A network that sees pixels as those of this program do, and whose class token after the last norm is the feature.
-    pub fn new(vit: &'a Vit, weights: &'a ParamSet, device: &'a Device) -> Self {
-        Self { vit, weights, device, normalization: None, pooling: Pooling::default() }
-    }
-}
-
 /// Features of all images of a source, computed in the precision of the network's device and returned as f32. Threads
-/// read and prepare the next images while the device computes.
+/// read and prepare the next images while the device computes; with several devices each computes on a batch of its own.
 ///
 /// An image that cannot be used is skipped and reported. `progress` is called after each batch and may end the pass.
 ///
@@ -207,27 +184,30 @@ pub fn extract_each(
     progress: &mut dyn FnMut(ReadProgress) -> ControlFlow<()>,
     consume: &mut dyn FnMut(FeatureBatch<'_>) -> Result<(), EvalError>,
 ) -> Result<Pass, EvalError> {
-    let Network { vit, weights, device, normalization, pooling } = network;
-    let config = vit.config();
+    let (config, pooling) = (network.vit.config(), network.pooling);
     pooling.check(config)?;
     let channels = config.channels;
     let options = &ReadOptions { channels, ..*options };
     options.check()?;
-    let Normalization { mean, deviation } = normalization.cloned().unwrap_or_else(|| Normalization::usual(channels));
+    let Normalization { mean, deviation } = network.normalization_or_usual();
     let (height, width) = preparation.size();
-    for_each_batch(source, preparation, options, progress, |batch| {
+    let compute = |number, batch: &PreparedBatch| {
+        let Network { vit, weights, device, .. } = network.on(number);
         let count = batch.indices.len();
         let data = PixelData::Bytes { pixels: &batch.pixels, mean: &mean, deviation: &deviation };
         let images = Pixels { count, height, width, channels, data };
         let read = vit.read(weights, device, &[images], &pooling.readout())?;
         let read: Vec<Vec<f32>> = read.into_iter().map(|tokens| tokens.to_f32()).collect();
         device.finish()?;
-        let values = device.run(|| pooling.pool(read, count, config.dim, config.leading_tokens()));
+        Ok(device.run(|| pooling.pool(read, count, config.dim, config.leading_tokens())))
+    };
+    let take = |batch: PreparedBatch, values: Vec<f32>| {
         let labels = labels(source, &batch.indices);
         let batch = FeatureBatch { indices: &batch.indices, labels: &labels, values: &values };
         batch.check_finite(source)?;
         consume(batch)
-    })
+    };
+    spread(network.devices(), compute, take, |hand| for_each_batch(source, preparation, options, progress, hand))
 }
 
 /// Class tokens that were taken before the network's last norm, after it: to the bit what another pass over the images

@@ -8,9 +8,10 @@ use data::Source;
 use tensor::Device;
 
 use crate::error::EvalError;
-use crate::features::{Extraction, Network, extract, raw_pixels};
+use crate::features::{Extraction, extract, raw_pixels};
 use crate::input::InputSpec;
 use crate::knn::{self, KnnOptions};
+use crate::network::Network;
 use crate::reading::ReadOptions;
 use crate::subset::{Subset, is_labelled};
 

@@ -97,7 +97,7 @@ pub(crate) fn for_each_batch(
     preparation: &Preparation,
     options: &ReadOptions,
     progress: &mut dyn FnMut(ReadProgress) -> ControlFlow<()>,
-    mut consume: impl FnMut(&PreparedBatch) -> Result<(), EvalError>,
+    mut consume: impl FnMut(PreparedBatch) -> Result<(), EvalError>,
 ) -> Result<Pass, EvalError> {
     preparation.check()?;
     options.check()?;
@@ -123,10 +123,11 @@ pub(crate) fn for_each_batch(
         for mut batch in receiver {
             bad.append(&mut batch.bad);
             turned += batch.turned;
+            let done = batch.end;
             if !batch.indices.is_empty() {
-                consume(&batch)?;
+                consume(batch)?;
             }
-            if progress(ReadProgress { done: batch.end, total, skipped: bad.len() }).is_break() {
+            if progress(ReadProgress { done, total, skipped: bad.len() }).is_break() {
                 return Err(EvalError::Stopped);
             }
         }

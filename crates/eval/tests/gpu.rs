@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use eval::{Features, Network, Pooling, Preparation, after_norm, extract};
+use eval::{Features, Network, Pooling, Preparation, ReadOptions, Twin, after_norm, extract};
 use model::{Arch, Layout, Vit, VitConfig};
 use tensor::ops::{PixelData, Pixels};
 use tensor::{CudaOptions, CudaPrecision, DType, Device, ResidualPrecision};
@@ -101,4 +101,27 @@ fn the_class_token_of_a_gpu_looks_where_that_of_the_cpu_does() {
             assert!((gpu - cpu).abs() < 1e-5 * cpu, "{gpu} {cpu}");
         }
     }
+}
+
+#[test]
+fn two_networks_that_share_the_images_give_what_one_gives() {
+    if std::env::var_os("DINO_VMF_TEST_GPU").is_none() {
+        eprintln!("skipped: DINO_VMF_TEST_GPU is not set");
+        return;
+    }
+    // Each has a stream of its own, on one GPU or on two.
+    let [first, second] =
+        [0, 1].map(|_| Device::cuda(CudaOptions { precision: CudaPrecision::F32, ..CudaOptions::default() }).unwrap());
+    let mut layout = Layout::default();
+    let vit = Vit::new(&mut layout, "", VitConfig::new(Arch::Tiny, 16, (96, 96), 3).unwrap());
+    let weights = layout.initial(&first, 3);
+    let twins = [Twin::of(&weights, &second)];
+    let source = data::open("synthetic:train=200,size=96", data::Split::Train, 0).unwrap();
+    let of = |network: Network<'_>| {
+        let read = ReadOptions { batch_size: 16, ..Default::default() };
+        let go_on = &mut |_| ControlFlow::Continue(());
+        extract(network, &*source, &Preparation::Cover((96, 96)), &read, go_on).unwrap().features
+    };
+    let alone = Network::new(&vit, &weights, &first);
+    assert_eq!(of(Network { twins: &twins, ..alone }), of(alone));
 }

@@ -8,10 +8,12 @@ use rayon::prelude::*;
 use tensor::ops::{PixelData, Pixels};
 
 use crate::error::EvalError;
-use crate::features::{Extraction, Features, Network};
+use crate::features::{Extraction, Features};
+use crate::network::Network;
 use crate::normalization::Normalization;
 use crate::prepare::Preparation;
-use crate::reading::{Pass, ReadOptions, ReadProgress, for_each_batch};
+use crate::reading::{Pass, PreparedBatch, ReadOptions, ReadProgress, for_each_batch};
+use crate::spread::spread;
 
 /// The exponent of the generalised mean.
 const POWER: i32 = 4;
@@ -31,19 +33,20 @@ pub fn describe(
     options: &ReadOptions,
     progress: &mut dyn FnMut(ReadProgress) -> ControlFlow<()>,
 ) -> Result<Extraction, EvalError> {
-    let Network { vit, weights, device, normalization, .. } = network;
-    let config = vit.config();
+    let config = network.vit.config();
     let (channels, (height, width), dim) = (config.channels, size, config.dim);
     let options = &ReadOptions { channels, ..*options };
-    let Normalization { mean, deviation } = normalization.cloned().unwrap_or_else(|| Normalization::usual(channels));
+    let Normalization { mean, deviation } = network.normalization_or_usual();
     let readout = Readout { tokens: Tokens::All, ..Readout::default() };
     let (of_image, leading) = (config.tokens(size), 1 + config.extras.registers);
     let at_once = (TOKENS / of_image.max(1)).max(1);
     let mut features = Features { dim: 2 * dim, ..Default::default() };
     let preparation = Preparation::Stretch(size);
-    let Pass { skipped, turned } = for_each_batch(source, &preparation, options, progress, |batch| {
+    let compute = |number, batch: &PreparedBatch| {
+        let Network { vit, weights, device, .. } = network.on(number);
         let data = PixelData::Bytes { pixels: &batch.pixels, mean: &mean, deviation: &deviation };
         let images = Pixels { count: batch.indices.len(), height, width, channels, data };
+        let mut rows: Vec<Vec<f32>> = Vec::with_capacity(batch.indices.len());
         for (part, indices) in batch.indices.chunks(at_once).enumerate() {
             let images = images.slice(part * at_once..part * at_once + indices.len());
             let mut read = vit.read(weights, device, &[images], &readout)?;
@@ -54,18 +57,25 @@ pub fn describe(
                 feature.extend(generalized_mean(&tokens[leading * dim..], dim));
                 feature
             };
-            let rows: Vec<Vec<f32>> = device.run(|| tokens.par_chunks_exact(of_image * dim).map(described).collect());
-            for (row, &index) in rows.iter().zip(indices) {
-                if !row.iter().all(|x| x.is_finite()) {
-                    return Err(EvalError::NotFinite { name: source.name(index) });
-                }
-                features.values.extend_from_slice(row);
-                features.indices.push(index);
-                features.labels.push(source.label(index));
+            device.run(|| rows.par_extend(tokens.par_chunks_exact(of_image * dim).map(described)));
+        }
+        Ok(rows)
+    };
+    let take = |batch: PreparedBatch, rows: Vec<Vec<f32>>| {
+        for (row, &index) in rows.iter().zip(&batch.indices) {
+            if !row.iter().all(|x| x.is_finite()) {
+                return Err(EvalError::NotFinite { name: source.name(index) });
             }
+            features.values.extend_from_slice(row);
+            features.indices.push(index);
+            features.labels.push(source.label(index));
         }
         Ok(())
-    })?;
+    };
+    let feed = |hand: &mut dyn FnMut(PreparedBatch) -> Result<(), EvalError>| {
+        for_each_batch(source, &preparation, options, progress, hand)
+    };
+    let Pass { skipped, turned } = spread(network.devices(), compute, take, feed)?;
     Ok(Extraction { features, skipped, turned })
 }
 

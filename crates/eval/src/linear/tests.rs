@@ -6,8 +6,9 @@ use serde_json::Value;
 use tensor::{CpuOptions, Device, Precision};
 
 use super::*;
-use crate::features::{Features, Network, extract};
+use crate::features::{Features, extract};
 use crate::neighbors::Place;
+use crate::network::Network;
 use crate::prepare::Preparation;
 use crate::reading::ReadOptions;
 

@@ -16,9 +16,11 @@ use super::error::RetrievalError;
 use super::images::{Part, prepared};
 use super::scales::{Planes, scaled};
 use crate::error::EvalError;
-use crate::features::{Features, Network};
+use crate::features::Features;
+use crate::network::Network;
 use crate::normalization::Normalization;
 use crate::reading::ReadProgress;
+use crate::spread::spread;
 
 /// The scales of the protocol: 1, 1/sqrt 2 and 1/2.
 const SCALES: [f64; 3] = [1.0, std::f64::consts::FRAC_1_SQRT_2, 0.5];
@@ -67,38 +69,50 @@ pub fn describe_images(
     check(options)?;
     assert!(parts.is_none_or(|parts| parts.len() == source.len()), "a part for each image");
     let config = network.vit.config();
-    let normalization = network.normalization.cloned().unwrap_or_else(|| Normalization::usual(config.channels));
+    let normalization = network.normalization_or_usual();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.workers).build();
     let pool = pool.map_err(|error| EvalError::Thread { reason: error.to_string() })?;
     let total = source.len();
     let mut features = Features { dim: config.dim, ..Default::default() };
     let mut turned = 0;
-    thread::scope(|scope| {
-        // One piece waits, one is being read, one is being computed on: the bound on memory.
-        let (sender, receiver) = sync_channel(1);
-        let read = move || {
-            for start in (0..total).step_by(READ) {
-                let range = start..total.min(start + READ);
-                let piece = pool.install(|| read_piece(source, range, parts, options, config, &normalization));
-                let is_last = piece.is_err();
-                // Closed: the caller has stopped.
-                if sender.send(piece).is_err() || is_last {
-                    return;
+    let compute = |number, piece: &Vec<Seen>| compute(network.on(number), source, piece);
+    let take = |piece: Vec<Seen>, rows: Vec<Vec<f32>>| {
+        turned += piece.iter().filter(|image| image.is_turned).count();
+        features.values.extend(rows.into_iter().flatten());
+        features.indices.extend(piece.iter().map(|image| image.index));
+        features.labels.resize(features.indices.len(), None);
+        Ok(())
+    };
+    let feed = |hand: &mut dyn FnMut(Vec<Seen>) -> Result<(), EvalError>| {
+        thread::scope(|scope| {
+            // One piece waits, one is being read, one is being computed on: the bound on memory, for one device.
+            let (sender, receiver) = sync_channel(1);
+            let read = move || {
+                for start in (0..total).step_by(READ) {
+                    let range = start..total.min(start + READ);
+                    let piece = pool.install(|| read_piece(source, range, parts, options, config, &normalization));
+                    let is_last = piece.is_err();
+                    // Closed: the caller has stopped.
+                    if sender.send(piece).is_err() || is_last {
+                        return;
+                    }
+                }
+            };
+            let reader = thread::Builder::new().name("read".to_owned()).spawn_scoped(scope, read);
+            reader.map_err(|error| EvalError::Thread { reason: error.to_string() })?;
+            let mut done = 0;
+            for piece in receiver {
+                let piece = piece?;
+                done += piece.len();
+                hand(piece)?;
+                if progress(ReadProgress { done, total, skipped: 0 }).is_break() {
+                    return Err(EvalError::Stopped);
                 }
             }
-        };
-        let reader = thread::Builder::new().name("read".to_owned()).spawn_scoped(scope, read);
-        reader.map_err(|error| EvalError::Thread { reason: error.to_string() })?;
-        for piece in receiver {
-            let piece = piece?;
-            turned += piece.iter().filter(|image| image.is_turned).count();
-            compute(network, source, &piece, &mut features)?;
-            if progress(ReadProgress { done: features.len(), total, skipped: 0 }).is_break() {
-                return Err(EvalError::Stopped);
-            }
-        }
-        Ok(())
-    })?;
+            Ok(())
+        })
+    };
+    spread(network.devices(), compute, take, feed)?;
     Ok(Described { features, turned })
 }
 
@@ -177,14 +191,9 @@ fn read_piece(
     range.into_par_iter().map_init(reader, named).collect()
 }
 
-/// Adds the features of images, as many at once as there is room for.
-fn compute(
-    network: Network<'_>,
-    source: &dyn Source,
-    images: &[Seen],
-    features: &mut Features,
-) -> Result<(), EvalError> {
-    let mut rest = images;
+/// The feature of each image, as many at once as there is room for.
+fn compute(network: Network<'_>, source: &dyn Source, images: &[Seen]) -> Result<Vec<Vec<f32>>, EvalError> {
+    let (mut rest, mut features) = (images, Vec::with_capacity(images.len()));
     while !rest.is_empty() {
         let mut tokens = 0;
         let fits = |image: &&Seen| {
@@ -195,20 +204,18 @@ fn compute(
         let pixels: Vec<Pixels<'_>> = now.iter().flat_map(Seen::pixels).collect();
         let values = network.vit.features(network.weights, network.device, &pixels)?.to_f32();
         network.device.finish()?;
-        let mut rows = values.chunks_exact(features.dim);
+        let mut rows = values.chunks_exact(network.vit.config().dim);
         for image in now {
             let rows: Vec<&[f32]> = rows.by_ref().take(1 + image.smaller.len()).collect();
             let feature = together(&rows);
             if !feature.iter().all(|x| x.is_finite()) {
                 return Err(EvalError::NotFinite { name: source.name(image.index) });
             }
-            features.values.extend(feature);
-            features.indices.push(image.index);
-            features.labels.push(None);
+            features.push(feature);
         }
         rest = later;
     }
-    Ok(())
+    Ok(features)
 }
 
 /// The mean of the features at all scales, of unit length; a single one as it is.

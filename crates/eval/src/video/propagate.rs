@@ -23,7 +23,7 @@ use super::frame::{resize_as_opencv, seen_size};
 use super::soft::{Upsampled, one_hot};
 use super::threads;
 use crate::error::EvalError;
-use crate::features::Network;
+use crate::network::Network;
 use crate::normalization::Normalization;
 
 /// Frames that go through the network together. Those of a video are large: more would take memory and no less time.
