@@ -6,6 +6,7 @@
 //! would leave the others waiting, so it is made by all.
 //!
 //! - `group`: how processes that can exchange numbers decide and fail as one, however these travel.
+//! - [`Carrier`]: what moves many numbers between GPUs.
 //! - `mpi`, with the feature of that name: processes that talk through MPI.
 //! - [`agreement`]: whether they were asked for the same.
 //! - [`waiting`]: how long they wait for each other.
@@ -13,6 +14,7 @@
 //! - [`threads`]: processes that are threads of one program, for tests and as the reference of every other way.
 
 pub mod agreement;
+mod carrier;
 mod group;
 #[cfg(feature = "mpi")]
 pub mod mpi;
@@ -25,6 +27,7 @@ use std::time::Duration;
 
 use tensor::ParamSet;
 
+pub use carrier::Carrier;
 pub use group::{Exchange, Group, Sent, Word};
 pub use model::{Alone, Awaited, PeerError, Peers};
 pub use share::Share;

@@ -1,0 +1,25 @@
+//! What moves many numbers between processes, once all of them are known to come for it.
+//!
+//! Processes on GPUs meet at a desk that carries words and a few numbers, knows who is missing and cannot be held up by a GPU;
+//! what is large goes from GPU to GPU. This is the second half: NCCL, or the memory of one program in tests.
+
+use std::sync::Arc;
+
+use tensor::ParamSet;
+
+use super::{PeerError, Recipient, Wire};
+
+/// A way for many numbers to travel.
+pub trait Carrier: Send {
+    /// Replaces each tensor by its sum over all processes.
+    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError>;
+
+    /// Puts the shares of all processes together.
+    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError>;
+
+    /// The numbers of all processes one after another, of which each has the length given for it.
+    fn gather(&mut self, here: &[f64], lengths: &[usize]) -> Result<Vec<f64>, PeerError>;
+
+    /// Ends what is on its way, from any thread, so that nobody waits for a process that is gone. Whatever comes later is an error.
+    fn give_up(&self) -> Arc<dyn Fn() + Send + Sync>;
+}
