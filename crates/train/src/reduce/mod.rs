@@ -7,6 +7,7 @@
 //!
 //! - `group`: how processes that can exchange numbers decide and fail as one, however these travel.
 //! - [`Carrier`]: what moves many numbers between GPUs.
+//! - [`EarlySums`]: gradients that leave while the backward pass still computes others.
 //! - `mpi`, with the feature of that name: processes that talk through MPI.
 //! - [`agreement`]: whether they were asked for the same.
 //! - [`waiting`]: how long they wait for each other.
@@ -15,6 +16,7 @@
 
 pub mod agreement;
 mod carrier;
+mod early;
 mod group;
 #[cfg(feature = "mpi")]
 pub mod mpi;
@@ -23,11 +25,13 @@ pub mod threads;
 pub mod waiting;
 mod wire;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use tensor::ParamSet;
 
-pub use carrier::Carrier;
+pub use carrier::{Carrier, CarrierMemory};
+pub use early::EarlySums;
 pub use group::{Exchange, Group, Sent, Word};
 pub use model::{Alone, Awaited, PeerError, Peers};
 pub use share::Share;
@@ -36,6 +40,31 @@ pub use wire::Wire;
 
 /// The processes of a run that train together.
 pub trait Reduce: Peers {
+    /// How many elements are worth a sum of their own before all gradients are there; none where all are summed together at
+    /// the end. The same in all processes.
+    fn least_to_begin(&self) -> Option<usize> {
+        None
+    }
+
+    /// What sums of tensors of these lengths take of a device's memory beside them.
+    fn memory(&self, lengths: &[usize], wire: Wire) -> CarrierMemory {
+        _ = (lengths, wire);
+        CarrierMemory::default()
+    }
+
+    /// Takes that memory, before the first sum of tensors like these.
+    fn prepare(&mut self, tensors: &ParamSet, wire: Wire) -> Result<(), PeerError> {
+        _ = (tensors, wire);
+        Ok(())
+    }
+
+    /// Begins to replace the tensors of some ids by their sums, which nobody may touch until [`Reduce::sum`] has completed that
+    /// and summed the rest. All processes come for it: [`EarlySums`].
+    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
+        _ = (tensors, which, wire);
+        Ok(())
+    }
+
     /// Replaces each tensor by its sum over all processes.
     fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError>;
 

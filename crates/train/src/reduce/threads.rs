@@ -2,6 +2,7 @@
 //!
 //! Sums are taken in double precision and in the order of the processes.
 
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -9,7 +10,7 @@ use tensor::{ParamSet, Tensor};
 
 use super::group::{Exchange, Group, Sent, Word};
 use super::waiting::Next;
-use super::{Awaited, PeerError, Recipient, Share, Until, Waiting, Wire, wire};
+use super::{Awaited, PeerError, Recipient, Share, Until, Waiting, Wire, early, wire};
 
 /// So many processes, each for a thread of its own. One that is dropped has ended: the others are told.
 ///
@@ -33,7 +34,7 @@ pub fn group(ranks: usize) -> Vec<Group<Member>> {
 /// The same where they wait for each other in this way.
 pub fn group_that_waits(ranks: usize, waiting: &Waiting) -> Vec<Group<Member>> {
     let place = Arc::new(Place { ranks, meeting: Mutex::default(), changed: Condvar::new() });
-    let member = |rank| Member { rank, place: place.clone(), waiting: waiting.clone() };
+    let member = |rank| Member { rank, place: place.clone(), waiting: waiting.clone(), begun: Vec::new() };
     (0..ranks).map(|rank| Group::new(member(rank))).collect()
 }
 
@@ -43,6 +44,8 @@ pub struct Member {
     rank: usize,
     place: Arc<Place>,
     waiting: Waiting,
+    /// Which tensors of the step under way are sums already.
+    begun: Vec<Range<usize>>,
 }
 
 /// Where they meet.
@@ -165,20 +168,25 @@ impl Exchange for Member {
         Ok(Arc::unwrap_or_clone(together))
     }
 
-    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
-        let all = self.share_numbers(tensors, wire)?;
-        let mut from = 0;
-        for tensor in tensors.tensors_mut() {
-            let to = from + tensor.len();
-            let sum = (from..to).map(|i| all.iter().map(|sent| sent.numbers[i]).sum());
-            tensor.copy_from_f64(&as_sent(sum, wire));
-            from = to;
-        }
+    fn least_to_begin(&self) -> Option<usize> {
+        // Nothing is gained by it here; it is done as often as can be, so that tests see it.
+        Some(1)
+    }
+
+    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
+        early::check_new(&self.begun, &which)?;
+        self.sum_some(tensors, std::slice::from_ref(&which), wire)?;
+        self.begun.push(which);
         Ok(())
     }
 
+    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
+        let begun = std::mem::take(&mut self.begun);
+        self.sum_some(tensors, &early::rest(&begun, tensors.len()), wire)
+    }
+
     fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
-        let all = self.share_numbers(shares, Wire::Exact)?;
+        let all = self.share_numbers(shares.iter(), Wire::Exact)?;
         let (Recipient::Everyone(whole) | Recipient::First(whole)) = to else { return Ok(()) };
         // What has been taken of the numbers of each.
         let mut taken = vec![0; all.len()];
@@ -204,9 +212,28 @@ fn as_sent(numbers: impl Iterator<Item = f64>, wire: Wire) -> Vec<f64> {
 }
 
 impl Member {
-    /// The elements of all tensors, as all processes have them.
-    fn share_numbers(&mut self, tensors: &ParamSet, wire: Wire) -> Result<Vec<Sent>, PeerError> {
-        let numbers = as_sent(tensors.iter().flat_map(Tensor::to_f64), wire);
+    /// Replaces the tensors of these ids by their sums.
+    fn sum_some(&mut self, tensors: &mut ParamSet, which: &[Range<usize>], wire: Wire) -> Result<(), PeerError> {
+        let ids = || which.iter().cloned().flatten();
+        let all = self.share_numbers(ids().map(|id| &tensors.tensors()[id]), wire)?;
+        let mut from = 0;
+        for id in ids() {
+            let tensor = &mut tensors.tensors_mut()[id];
+            let to = from + tensor.len();
+            let sum = (from..to).map(|i| all.iter().map(|sent| sent.numbers[i]).sum());
+            tensor.copy_from_f64(&as_sent(sum, wire));
+            from = to;
+        }
+        Ok(())
+    }
+
+    /// The elements of some tensors, as all processes have them.
+    fn share_numbers<'a>(
+        &mut self,
+        tensors: impl Iterator<Item = &'a Tensor>,
+        wire: Wire,
+    ) -> Result<Vec<Sent>, PeerError> {
+        let numbers = as_sent(tensors.flat_map(Tensor::to_f64), wire);
         self.meet(Sent { word: Word::Numbers, numbers }, Until::Limit)
     }
 }
