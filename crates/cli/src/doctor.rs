@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tensor::NcclError;
 use text::{bytes, count};
 
 use crate::args::DoctorArgs;
@@ -91,6 +92,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
         let place = library.place.as_deref().map_or_else(|| "not found".to_owned(), str::to_owned);
         lines.push((title, place));
     }
+    lines.push(("NCCL", nccl_in_words()));
     if let Some(reason) = &chosen.no_gpu {
         lines.push(("GPU", reason.clone()));
     }
@@ -111,6 +113,15 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     text.extend(advice.iter().map(|line| format!("* {line}\n")));
     output::result(&text)?;
     refusal.map_or(Ok(()), Err)
+}
+
+/// What several GPUs need beside what one does.
+fn nccl_in_words() -> String {
+    match tensor::nccl_library() {
+        Ok(found) => format!("{}, {}", found.version, found.place),
+        Err(NcclError::Missing) => "not found: several GPUs need it, one does not".to_owned(),
+        Err(error) => error.to_string(),
+    }
 }
 
 #[cfg(unix)]
