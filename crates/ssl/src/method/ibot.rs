@@ -285,7 +285,8 @@ impl Ibot {
             self.class.class_loss(networks, part, (class, class_targets), weight, reduce, gradient)?;
         let mut d_tokens = device.zeros(tokens.shape());
         ops::scatter_add(&d_class, &class_rows, 1.0, &mut d_tokens);
-        let patch_loss = self.patch_loss(networks, part, masks, (&tokens, &targets), &mut d_tokens, reduce, gradient)?;
+        let patch_loss =
+            self.patch_loss(networks, part, masks, (&tokens, &targets), &mut d_tokens, reduce, gradient)?;
         drop((tokens, targets));
         if let Some(own) = &self.own_prototypes {
             penalty += self.penalty.add_gradient(own, student, part.share(), gradient);

@@ -8,6 +8,7 @@
 //! - `group`: how processes that can exchange numbers decide and fail as one, however these travel.
 //! - [`Carrier`]: what moves many numbers between GPUs.
 //! - [`EarlySums`]: gradients that leave while the backward pass still computes others.
+//! - [`nccl`]: the one for GPUs.
 //! - `mpi`, with the feature of that name: processes that talk through MPI.
 //! - [`agreement`]: whether they were asked for the same.
 //! - [`waiting`]: how long they wait for each other.
@@ -20,6 +21,7 @@ mod early;
 mod group;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+pub mod nccl;
 mod share;
 pub mod threads;
 pub mod waiting;
