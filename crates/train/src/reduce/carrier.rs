@@ -23,3 +23,21 @@ pub trait Carrier: Send {
     /// Ends what is on its way, from any thread, so that nobody waits for a process that is gone. Whatever comes later is an error.
     fn give_up(&self) -> Arc<dyn Fn() + Send + Sync>;
 }
+
+impl<C: Carrier + ?Sized> Carrier for Box<C> {
+    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
+        (**self).sum(tensors, wire)
+    }
+
+    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
+        (**self).put_together(shares, to)
+    }
+
+    fn gather(&mut self, here: &[f64], lengths: &[usize]) -> Result<Vec<f64>, PeerError> {
+        (**self).gather(here, lengths)
+    }
+
+    fn give_up(&self) -> Arc<dyn Fn() + Send + Sync> {
+        (**self).give_up()
+    }
+}

@@ -7,6 +7,7 @@
 //!
 //! - `group`: how processes that can exchange numbers decide and fail as one, however these travel.
 //! - [`Carrier`]: what moves many numbers between GPUs.
+//! - [`desk`]: where processes meet that have one, over TCP.
 //! - `mpi`, with the feature of that name: processes that talk through MPI.
 //! - [`agreement`]: whether they were asked for the same.
 //! - [`waiting`]: how long they wait for each other.
@@ -15,7 +16,10 @@
 
 pub mod agreement;
 mod carrier;
+pub mod desk;
 mod group;
+#[cfg(test)]
+mod group_tests;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 mod share;
