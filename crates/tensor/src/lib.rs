@@ -21,7 +21,7 @@ mod params;
 mod rows;
 mod tensor;
 
-pub use cuda::{FoundLibrary, KernelTime, UploadedPixels, cuda_libraries};
+pub use cuda::{FoundGpu, FoundLibrary, KernelTime, UploadedPixels, cuda_libraries, found_gpus};
 pub use device::{
     CpuOptions, CudaOptions, CudaPrecision, Device, DeviceError, DeviceUse, Precision, ResidualPrecision,
 };

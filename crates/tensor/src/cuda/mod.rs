@@ -8,6 +8,7 @@
 mod arguments;
 mod gemm;
 mod library;
+mod listing;
 mod memory;
 mod pixels;
 mod profile;
@@ -35,6 +36,7 @@ use crate::tensor::{DType, Tensor};
 
 pub(crate) use arguments::{Argument, arguments};
 pub use library::{FoundLibrary, cuda_libraries};
+pub use listing::{FoundGpu, found_gpus};
 pub use pixels::UploadedPixels;
 pub use profile::KernelTime;
 pub(crate) use rows::DeviceRows;

@@ -4,16 +4,18 @@
 //! - A meeting is over when all have come. Whoever has waited for too long ends it for all, as [`Waiting`] has it.
 //! - A process whose connection breaks ends everything.
 //! - One that ends in order ends the meetings to come. What it has carried before, the others may complete.
-//! - One that has come to a meeting, or has ended, will not come to what others wait for in the carrier. They are told, since
-//!   nothing else would end their wait: it has failed, and they hear of it at the meeting.
+//! - One that has come to a meeting to say that it failed, or instead of something that others have left to the carrier, will not
+//!   help to carry it. They are told, since nothing else would end their wait, in the carrier or later for what was to come
+//!   of it: GPUs are waited for when their results are read.
 
 use std::time::{Duration, Instant};
 
+use super::super::group::Word;
 use super::super::waiting::Next;
 use super::super::{Awaited, PeerError, Until, Waiting};
 use super::frame::{Brought, FromDesk, ToDesk};
 
-/// How long others may wait in the carrier for one that has come to a meeting instead. It may have carried its part just before.
+/// How long others may wait for what the carrier is to bring while one of them has come to a meeting with a failure.
 pub(super) const IN_VAIN: Duration = Duration::from_secs(10);
 
 /// What is to be done after something was heard.
@@ -32,22 +34,20 @@ struct Place {
     is_here: bool,
     /// What it has brought to this meeting.
     came: Option<(Instant, Until, Brought)>,
-    /// What it waits for in the carrier, and since when.
-    carrying: Option<(u64, Instant)>,
-    /// What was carried for it.
+    /// How often it has used the carrier, and how often in vain or not yet to the end.
+    entered: u64,
     carried: u64,
+    /// When it did last, unless it has come to a meeting since.
+    used: Option<Instant>,
     left: Option<Instant>,
 }
 
 impl Place {
-    /// Since when it is clear that it will not come to the n-th use of the carrier.
+    /// Since when it is clear that it does not help to carry what others have used the carrier for the n-th time for.
     fn stays_away(&self, times: u64) -> Option<Instant> {
-        let elsewhere = self.left.or(self.came.as_ref().map(|(since, ..)| *since));
-        elsewhere.filter(|_| self.carried < times)
-    }
-
-    fn has_entered(&self, times: u64) -> bool {
-        self.carried >= times || self.carrying.is_some_and(|(entered, _)| entered >= times)
+        let came = self.came.as_ref().map(|(since, _, brought)| (*since, brought.word == Word::Yes));
+        let (since, has_failed) = self.left.map(|left| (left, false)).or(came)?;
+        (has_failed || self.carried < times).then_some(since)
     }
 }
 
@@ -95,14 +95,14 @@ impl Hall {
                     return self.broken(rank, "it came to another meeting than the others");
                 }
                 place.came = Some((now, until, brought));
+                place.used = None;
                 self.go_on()
             }
             ToDesk::Carrying(times) => {
-                place.carrying = Some((times, now));
+                (place.entered, place.used) = (times, Some(now));
                 Vec::new()
             }
             ToDesk::Carried { times, well } => {
-                place.carrying = None;
                 if well {
                     place.carried = times;
                 }
@@ -179,16 +179,23 @@ impl Hall {
     }
 
     fn tick_of_carrier(&mut self, now: Instant) -> Vec<Order> {
-        // Whoever waits for what the fewest have come to.
-        let waits = self.places.iter().filter_map(|place| place.carrying).min_by_key(|(times, _)| *times);
-        let Some((times, since)) = waits else { return Vec::new() };
-        let away = self.places.iter().filter_map(|place| place.stays_away(times)).min();
-        if away.is_some_and(|away| now.saturating_duration_since(away.max(since)) >= IN_VAIN) && !self.in_vain {
+        let used = || self.places.iter().filter_map(|place| place.used.map(|since| (place.entered, since)));
+        let is_in_vain = |(times, since): (u64, Instant)| {
+            let away = self.places.iter().filter_map(|place| place.stays_away(times)).min();
+            away.is_some_and(|away| now.saturating_duration_since(away.max(since)) >= IN_VAIN)
+        };
+        if !self.in_vain && used().any(is_in_vain) {
             self.in_vain = true;
             return vec![Order::Tell(FromDesk::InVain)];
         }
+        // What the fewest have come to.
+        let Some((times, since)) = used().min() else { return Vec::new() };
         let waited = now.saturating_duration_since(since);
-        let awaited = Awaited { ranks: self.ranks_where(|place| !place.has_entered(times)), seconds: waited.as_secs() };
+        let awaited = Awaited { ranks: self.ranks_where(|place| place.entered < times), seconds: waited.as_secs() };
+        // Where all have used it and some have come to the next meeting, one of them does something alone.
+        if awaited.ranks.is_empty() && self.places.iter().any(|place| place.used.is_none()) {
+            return Vec::new();
+        }
         match self.waiting.after(waited, Until::Limit, self.said_of_carrier == times) {
             Next::Wait(_) => Vec::new(),
             Next::Notice => {
@@ -207,7 +214,6 @@ impl Hall {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::group::Word;
     use super::*;
 
     fn hall(ranks: usize, limit: u64) -> Hall {
@@ -297,15 +303,53 @@ mod tests {
     }
 
     #[test]
-    fn who_has_carried_its_part_may_come_to_the_next_meeting_or_end() {
+    fn who_waits_for_a_gpu_that_waits_for_one_that_has_failed_is_told() {
+        // The carrier has returned in all of them: what it brings is awaited elsewhere.
+        for (word, seconds, expected) in [(Word::Yes, 9, ""), (Word::Yes, 10, "in vain"), (Word::No, 99, "")] {
+            let (mut hall, now) = (hall(3, 100), Instant::now());
+            for rank in 0..3 {
+                hall.hear(rank, ToDesk::Carrying(1), now);
+                hall.hear(rank, ToDesk::Carried { times: 1, well: true }, now);
+            }
+            let brought = Brought { word, length: 0, numbers: Vec::new() };
+            hall.hear(1, ToDesk::Came { meeting: 0, until: Until::Done, brought }, now);
+            assert_eq!(words(&hall.tick(now + Duration::from_secs(seconds))), expected, "{word:?} after {seconds} s");
+        }
+    }
+
+    #[test]
+    fn who_asks_to_stop_while_others_take_their_time_disturbs_nothing() {
+        let (mut hall, now) = (hall(2, 100), Instant::now());
+        for rank in 0..2 {
+            hall.hear(rank, ToDesk::Carrying(1), now);
+            hall.hear(rank, ToDesk::Carried { times: 1, well: true }, now);
+            hall.hear(rank, came(0, Until::Limit), now);
+        }
+        let brought = Brought { word: Word::Yes, length: 0, numbers: Vec::new() };
+        hall.hear(1, ToDesk::Came { meeting: 1, until: Until::Limit, brought }, now);
+        assert_eq!(words(&hall.tick(now + Duration::from_secs(29))), "", "the other one waits for data");
+    }
+
+    #[test]
+    fn who_has_carried_its_part_may_come_to_the_next_meeting_while_one_works_alone() {
         let (mut hall, now) = (hall(3, 100), Instant::now());
         for rank in 0..3 {
             hall.hear(rank, ToDesk::Carrying(1), now);
+            hall.hear(rank, ToDesk::Carried { times: 1, well: true }, now);
         }
-        hall.hear(1, ToDesk::Carried { times: 1, well: true }, now);
         hall.hear(1, came(0, Until::Done), now);
-        hall.hear(2, ToDesk::Carried { times: 1, well: true }, now);
-        assert_eq!(words(&hall.tick(now + Duration::from_secs(20))), "");
+        hall.hear(2, came(0, Until::Done), now);
+        assert_eq!(words(&hall.tick(now + Duration::from_secs(1000))), "", "the first writes a checkpoint");
+    }
+
+    #[test]
+    fn where_all_wait_for_the_carrier_it_is_given_up_in_the_end() {
+        let (mut hall, now) = (hall(3, 100), Instant::now());
+        for rank in 0..3 {
+            hall.hear(rank, ToDesk::Carrying(1), now);
+            hall.hear(rank, ToDesk::Carried { times: 1, well: true }, now);
+        }
+        assert_eq!(words(&hall.tick(now + Duration::from_secs(99))), "");
         let stuck = words(&hall.tick(now + Duration::from_secs(101)));
         assert!(stuck.starts_with("some process has not come for 101 s"), "{stuck}");
     }
@@ -314,7 +358,9 @@ mod tests {
     fn who_does_not_come_to_the_carrier_is_named_and_given_up() {
         let (mut hall, now) = (hall(3, 100), Instant::now());
         hall.hear(0, ToDesk::Carrying(4), now);
+        // Of one the carrier has returned, and its GPU waits.
         hall.hear(1, ToDesk::Carrying(4), now);
+        hall.hear(1, ToDesk::Carried { times: 4, well: true }, now);
         let waiting = words(&hall.tick(now + Duration::from_secs(30)));
         assert_eq!(waiting, "waiting: process 2 has not come for 30 s");
         let late = words(&hall.tick(now + Duration::from_secs(100)));

@@ -170,7 +170,8 @@ impl Keeper {
                 self.hear(rank, said);
             }
         });
-        if let Err::<(), _>(error) = broken {
+        // Where process 0 itself ends, it has closed the connection.
+        if let (Err::<(), _>(error), false) = (broken, self.is_closed.load(Ordering::Relaxed)) {
             let orders = self.hall().broken(rank, &broke(&error));
             self.carry_out(orders);
         }

@@ -41,7 +41,7 @@ use frame::{Brought, ToDesk, write_frame};
 /// How much longer than the desk a process waits for it.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a process whose connection has failed listens for the reason.
-const REASON_WITHIN: Duration = Duration::from_secs(5);
+const REASON_WITHIN: Duration = Duration::from_secs(2);
 
 /// Who a process is.
 #[derive(Clone, Debug)]

@@ -51,11 +51,19 @@ impl<C: Carrier> Team<C> {
         self.carrier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn carry<R>(&self, work: impl FnOnce(&mut C) -> Result<R, PeerError>) -> Result<R, PeerError> {
-        let mut carrier = self.carrier();
+    /// Whether these processes can do nothing more together: for whoever waits for all of them elsewhere.
+    pub fn is_over(&self) -> bool {
+        self.inner().participant.end_of_carrier().is_some()
+    }
+
+    fn with_carrier<R>(&self, work: impl FnOnce(&mut C) -> Result<R, PeerError>) -> Result<R, PeerError> {
         let none = || PeerError::Lost("they have nothing that carries many numbers".to_owned());
-        let carrier = carrier.as_mut().ok_or_else(none)?;
-        self.desk.carry(|| work(carrier))
+        work(self.carrier().as_mut().ok_or_else(none)?)
+    }
+
+    /// Does something for which a process waits in the carrier.
+    fn carry<R>(&self, work: impl FnOnce(&mut C) -> Result<R, PeerError>) -> Result<R, PeerError> {
+        self.with_carrier(|carrier| self.desk.carry(|| work(carrier)))
     }
 }
 
