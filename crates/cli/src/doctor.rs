@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::machine;
 use crate::memory::HostMemory;
 use crate::output;
-use crate::processes::launched;
+use crate::processes::{Launcher, launched, place};
 
 /// Less free memory than this, and only small networks fit.
 const LITTLE_MEMORY: u64 = 4 << 30;
@@ -50,10 +50,17 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
         Ok(None) => {}
         Ok(Some(launched)) => {
             lines.push(("started as", launched.in_detail()));
-            advice.extend(launched.doubts.iter().map(|doubt| format!("Training can do without it, but {doubt}")));
-            if cfg!(not(feature = "mpi")) {
+            match place(&launched) {
+                Ok(place) if launched.by == Launcher::Own => lines.push(("meeting", format!("at {place}"))),
+                Ok(place) => lines.push(("meeting", format!("at {place}, where processes on GPUs look for process 0"))),
+                Err(error) if device.is_gpu() => advice.push(error.to_string()),
+                Err(_) => {}
+            }
+            advice.extend(launched.doubts.iter().map(|doubt| format!("Of where the processes meet: {doubt}")));
+            if cfg!(not(feature = "mpi")) && !device.is_gpu() {
                 advice.push(
-                    "This build has no MPI: `--features mpi` makes one whose processes train together".to_owned(),
+                    "This build has no MPI: `--features mpi` makes one whose processes train together on CPUs"
+                        .to_owned(),
                 );
             }
         }
@@ -93,6 +100,13 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
         lines.push((title, place));
     }
     lines.push(("NCCL", nccl_in_words()));
+    if let Ok(gpus) = tensor::found_gpus() {
+        let names = gpus.iter().map(|gpu| gpu.name.as_str()).collect::<Vec<_>>().join(", ");
+        lines.push(("GPUs", format!("{} ({names})", gpus.len())));
+        if gpus.len() > 1 {
+            advice.push(format!("`pretrain --gpus {}` trains on all of them", gpus.len()));
+        }
+    }
     if let Some(reason) = &chosen.no_gpu {
         lines.push(("GPU", reason.clone()));
     }

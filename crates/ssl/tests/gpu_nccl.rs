@@ -210,7 +210,7 @@ fn training(device: &Device, (rank, ranks): (usize, usize), work: &str, id: Opti
     let options = LearnerOptions { wire, share, ..learner_options(vit(), 3.0, 5) };
     let mut learner = learner(device, &options, &*method(name));
     if let Some(id) = id {
-        let carrier = NcclCarrier::start(device, rank, ranks, &id, Some(LIMIT)).unwrap();
+        let carrier = NcclCarrier::start(device, rank, ranks, &id, Some(LIMIT), &|| false).unwrap();
         // Small networks have no group of blocks that would be worth a sum of its own.
         let early = (early == "early").then_some(1);
         learner = learner.with_reduce(Box::new(Group::new(OverNccl { carrier, rank, ranks, early })));
@@ -246,7 +246,7 @@ fn elements(set: &ParamSet) -> Vec<f64> {
 
 /// Every operation once, held against what it promises; digests of what has to be the same in all processes.
 fn operations(device: &Device, (rank, ranks): (usize, usize), id: [u8; ID_BYTES]) -> Vec<String> {
-    let mut carrier = NcclCarrier::start(device, rank, ranks, &id, Some(LIMIT)).unwrap();
+    let mut carrier = NcclCarrier::start(device, rank, ranks, &id, Some(LIMIT), &|| false).unwrap();
     println!("NCCL has taken {} MiB", carrier.memory(&[], Wire::Exact).own >> 20);
     let tensors = 0..LENGTHS.len();
     let all = |of: &dyn Fn(f64) -> f64| -> Vec<f64> {
@@ -321,7 +321,7 @@ fn operations(device: &Device, (rank, ranks): (usize, usize), id: [u8; ID_BYTES]
 
 /// One process never comes to a sum that the others wait for: they are let go from another thread.
 fn given_up(device: &Device, (rank, ranks): (usize, usize), id: [u8; ID_BYTES]) -> Vec<String> {
-    let mut carrier = NcclCarrier::start(device, rank, ranks, &id, Some(LIMIT)).unwrap();
+    let mut carrier = NcclCarrier::start(device, rank, ranks, &id, Some(LIMIT), &|| false).unwrap();
     let give_up = carrier.give_up();
     let mut sums = set(device, |tensor| values(rank, tensor));
     let waiting = std::thread::spawn(move || {

@@ -8,6 +8,7 @@
 mod arguments;
 mod gemm;
 mod library;
+mod listing;
 mod memory;
 pub(crate) mod nccl;
 mod pixels;
@@ -36,6 +37,7 @@ use crate::tensor::{DType, Tensor};
 
 pub(crate) use arguments::{Argument, arguments};
 pub use library::{FoundLibrary, cuda_libraries};
+pub use listing::{FoundGpu, found_gpus};
 pub use pixels::UploadedPixels;
 pub use profile::KernelTime;
 pub(crate) use rows::DeviceRows;

@@ -58,3 +58,37 @@ pub trait Carrier: Send {
     /// Ends what is on its way, from any thread, so that nobody waits for a process that is gone. Whatever comes later is an error.
     fn give_up(&self) -> Arc<dyn Fn() + Send + Sync>;
 }
+
+impl<C: Carrier + ?Sized> Carrier for Box<C> {
+    fn least_to_begin(&self) -> Option<usize> {
+        (**self).least_to_begin()
+    }
+
+    fn memory(&self, lengths: &[usize], wire: Wire) -> CarrierMemory {
+        (**self).memory(lengths, wire)
+    }
+
+    fn prepare(&mut self, tensors: &ParamSet, wire: Wire) -> Result<(), PeerError> {
+        (**self).prepare(tensors, wire)
+    }
+
+    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
+        (**self).begin_sum(tensors, which, wire)
+    }
+
+    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
+        (**self).sum(tensors, wire)
+    }
+
+    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
+        (**self).put_together(shares, to)
+    }
+
+    fn gather(&mut self, here: &[f64], lengths: &[usize]) -> Result<Vec<f64>, PeerError> {
+        (**self).gather(here, lengths)
+    }
+
+    fn give_up(&self) -> Arc<dyn Fn() + Send + Sync> {
+        (**self).give_up()
+    }
+}

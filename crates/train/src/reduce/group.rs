@@ -91,6 +91,11 @@ impl<E: Exchange> Group<E> {
         Self { exchange, decided: Arc::default(), waited: Arc::default() }
     }
 
+    /// How they exchange numbers.
+    pub(super) fn into_exchange(self) -> E {
+        self.exchange
+    }
+
     /// What is done with the others, whose time is taken.
     fn timed<R>(&mut self, work: impl FnOnce(&mut E) -> R) -> R {
         let began = Instant::now();

@@ -7,8 +7,9 @@
 //!
 //! - `group`: how processes that can exchange numbers decide and fail as one, however these travel.
 //! - [`Carrier`]: what moves many numbers between GPUs.
-//! - [`EarlySums`]: gradients that leave while the backward pass still computes others.
 //! - [`nccl`]: the one for GPUs.
+//! - [`desk`]: where processes meet that have one, over TCP.
+//! - [`EarlySums`]: gradients that leave while the backward pass still computes others.
 //! - `mpi`, with the feature of that name: processes that talk through MPI.
 //! - [`agreement`]: whether they were asked for the same.
 //! - [`waiting`]: how long they wait for each other.
@@ -17,8 +18,11 @@
 
 pub mod agreement;
 mod carrier;
+pub mod desk;
 mod early;
 mod group;
+#[cfg(test)]
+mod group_tests;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod nccl;

@@ -32,15 +32,18 @@ fn peer_error(error: NcclError) -> PeerError {
 
 impl NcclCarrier {
     /// Joins the others, of which all come for it: the process `rank` of `ranks`, with the id that [`new_id`] has given one of
-    /// them. Nothing waits for longer than `limit`, none for ever.
+    /// them. Nothing waits for longer than `limit`, where there is one, and this not any more once it should stop: where somebody is
+    /// known to be gone.
     pub fn start(
         device: &Device,
         rank: usize,
         ranks: usize,
         id: &[u8; ID_BYTES],
         limit: Option<Duration>,
+        should_stop: &dyn Fn() -> bool,
     ) -> Result<Self, NcclError> {
-        Ok(Self { communicator: Communicator::join(device, (rank, ranks), id, limit)?, begun: Vec::new() })
+        let communicator = Communicator::join(device, (rank, ranks), id, limit, should_stop)?;
+        Ok(Self { communicator, begun: Vec::new() })
     }
 
     /// What [`Carrier::give_up`] does, as a value.

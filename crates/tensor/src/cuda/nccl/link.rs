@@ -37,6 +37,7 @@ impl Link {
         (rank, ranks): (usize, usize),
         id: UniqueId,
         limit: Option<Duration>,
+        should_stop: &dyn Fn() -> bool,
     ) -> Result<Self, NcclError> {
         // Kept for ever: a thread of NCCL's may look here until it has met the others or was ended.
         let place: *mut Handle = Box::into_raw(Box::new(std::ptr::null_mut()));
@@ -49,7 +50,7 @@ impl Link {
         let link = Self { nccl, handle: Mutex::new((!handle.is_null()).then_some(Open(handle))) };
         let what = "meeting the other GPUs";
         let met = match code {
-            SUCCESS | IN_PROGRESS if !handle.is_null() => link.await_ready(what, limit),
+            SUCCESS | IN_PROGRESS if !handle.is_null() => link.await_ready(what, limit, should_stop),
             code => Err(link.failed(what, code, handle)),
         };
         // Whoever has not met the others has nothing to end in order.
@@ -99,16 +100,24 @@ impl Link {
             }
         }
         drop(handle);
-        self.await_ready(what, limit)
+        self.await_ready(what, limit, &|| false)
     }
 
     /// Waits until the last call is through.
-    fn await_ready(&self, what: &'static str, limit: Option<Duration>) -> Result<(), NcclError> {
+    fn await_ready(
+        &self,
+        what: &'static str,
+        limit: Option<Duration>,
+        should_stop: &dyn Fn() -> bool,
+    ) -> Result<(), NcclError> {
         let began = Instant::now();
         while self.state(what)? == IN_PROGRESS {
             let waited = began.elapsed();
             if limit.is_some_and(|limit| waited >= limit) {
                 return Err(NcclError::Late { what, seconds: waited.as_secs() });
+            }
+            if should_stop() {
+                return Err(NcclError::GivenUp);
             }
             if waited < EAGERLY { std::thread::yield_now() } else { std::thread::sleep(REST) }
         }
@@ -154,7 +163,7 @@ impl Link {
         let code = unsafe { (self.nccl.functions.finalize)(communicator) };
         drop(handle);
         let is_quiet = matches!(code, SUCCESS | IN_PROGRESS)
-            && self.await_ready("taking leave of the other GPUs", Some(END)).is_ok();
+            && self.await_ready("taking leave of the other GPUs", Some(END), &|| false).is_ok();
         if !is_quiet {
             return self.give_up();
         }

@@ -193,24 +193,26 @@ impl std::fmt::Debug for Communicator {
 
 impl Communicator {
     /// Joins the communicator of an id as the process `rank` of `ranks`, for which all of them come. Something small and
-    /// something large is exchanged right away, so that NCCL takes its memory now. Nothing waits for longer than `limit`.
+    /// something large is exchanged right away, so that NCCL takes its memory now. Nothing waits for longer than `limit`, and
+    /// this not any more once it should stop.
     pub fn join(
         device: &Device,
         (rank, ranks): (usize, usize),
         id: &[u8; ID_BYTES],
         limit: Option<Duration>,
+        should_stop: &dyn Fn() -> bool,
     ) -> Result<Self, NcclError> {
         let nccl = nccl()?;
         let cuda = device.as_cuda().ok_or_else(|| NcclError::NoGpu(device.describe()))?;
         cuda.bind();
         cuda.known_failure()?;
         let before = device.free_memory();
-        let link = Arc::new(Link::join(nccl, (rank, ranks), UniqueId(*id), limit)?);
+        let link = Arc::new(Link::join(nccl, (rank, ranks), UniqueId(*id), limit, should_stop)?);
         let road = Road::new().map_err(|e| driver_error("a stream for what travels", &e))?;
         let device = device.clone();
         let (staging, under_way, own_bytes) = (None, false, 0);
         let mut communicator = Self { device, link, rank, ranks, limit, road, staging, under_way, own_bytes };
-        communicator.exchange_something()?;
+        communicator.exchange_something(should_stop)?;
         let after = communicator.device.free_memory();
         communicator.own_bytes = before.zip(after).map_or(0, |(before, after)| before.saturating_sub(after));
         communicator.cuda().follow(&communicator.link);
@@ -243,7 +245,7 @@ impl Communicator {
 
     /// One operation of every kind and size that is used later, and waits for it: NCCL makes its connections when they are first
     /// needed, and takes memory for them.
-    fn exchange_something(&self) -> Result<(), NcclError> {
+    fn exchange_something(&self, should_stop: &dyn Fn() -> bool) -> Result<(), NcclError> {
         let bytes = FIRST_SUMS[0] * size_of::<f32>();
         // Memory of the driver's own: that of tensors is cut up in the order of another stream.
         // SAFETY: plain memory, set before it is read, and given back below once nothing uses it any more.
@@ -260,7 +262,7 @@ impl Communicator {
             for operations in sums.into_iter().chain([gather, chunk.scatter(self.ranks)]) {
                 self.link.queue("a first exchange", &operations, self.road.stream, self.limit)?;
             }
-            self.await_road("a first exchange")
+            self.await_road("a first exchange", should_stop)
         });
         if exchanged.is_err() {
             // Whatever still uses the memory ends.
@@ -272,7 +274,7 @@ impl Communicator {
     }
 
     /// Waits on the host until everything has arrived: before the first step alone.
-    fn await_road(&self, what: &'static str) -> Result<(), NcclError> {
+    fn await_road(&self, what: &'static str, should_stop: &dyn Fn() -> bool) -> Result<(), NcclError> {
         let began = Instant::now();
         // SAFETY: our own event and stream.
         unsafe { result::event::record(self.road.travelled, self.road.stream) }.map_err(|e| driver_error(what, &e))?;
@@ -286,6 +288,9 @@ impl Communicator {
             let waited = began.elapsed();
             if self.limit.is_some_and(|limit| waited >= limit) {
                 return Err(NcclError::Late { what, seconds: waited.as_secs() });
+            }
+            if should_stop() {
+                return Err(NcclError::GivenUp);
             }
             std::thread::sleep(Duration::from_millis(1));
         }
