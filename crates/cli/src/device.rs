@@ -45,13 +45,27 @@ impl DeviceArgs {
         self.choose_with(CudaOptions::default())
     }
 
-    /// Opens the device of `--device` for training: a GPU in bf16 with a residual stream of this type.
-    pub fn choose_for_training(&self, residual: ResidualStream) -> Result<Chosen, CliError> {
+    /// Opens the device of `--device` for training, or the GPU of this number: a GPU in bf16 with a residual stream of this type.
+    pub fn choose_for_training(&self, residual: ResidualStream, gpu: Option<usize>) -> Result<Chosen, CliError> {
         let residual = match residual {
             ResidualStream::Bf16 => ResidualPrecision::Bf16,
             ResidualStream::F32 => ResidualPrecision::F32,
         };
-        self.choose_with(CudaOptions { residual, ..CudaOptions::default() })
+        let device = gpu.map_or_else(|| self.device.clone(), |number| format!("cuda:{number}"));
+        Self { device, ..self.clone() }.choose_with(CudaOptions { residual, ..CudaOptions::default() })
+    }
+
+    /// The number of the GPU that `--device` names; none where it names none.
+    pub fn gpu_number(&self) -> Result<Option<usize>, CliError> {
+        match self.device.strip_prefix("cuda") {
+            Some("") => Ok(Some(0)),
+            Some(rest) => match rest.strip_prefix(':').and_then(|n| n.parse().ok()) {
+                Some(number) => Ok(Some(number)),
+                None => Err(CliError::UnknownDevice { given: self.device.clone() }),
+            },
+            None if matches!(self.device.as_str(), "cpu" | AUTO) => Ok(None),
+            None => Err(CliError::UnknownDevice { given: self.device.clone() }),
+        }
     }
 
     /// Opens the device of `--device`; a GPU in f32, as for evaluations.
@@ -69,13 +83,8 @@ impl DeviceArgs {
                 Ok(device) => Ok(Chosen { device, no_gpu: None }),
                 Err(error) => self.choose_cpu(Some(error.to_string())),
             },
-            other => {
-                let index = match other.strip_prefix("cuda") {
-                    Some("") => Some(0),
-                    Some(rest) => rest.strip_prefix(':').and_then(|n| n.parse().ok()),
-                    None => None,
-                };
-                let Some(index) = index else { return Err(CliError::UnknownDevice { given }) };
+            _ => {
+                let Some(index) = self.gpu_number()? else { return Err(CliError::UnknownDevice { given }) };
                 let device = gpu(index).map_err(|error| CliError::NoCuda { given, error })?;
                 Ok(Chosen { device, no_gpu: None })
             }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tensor::NcclError;
 use text::{bytes, count};
 
 use crate::args::DoctorArgs;
@@ -10,7 +11,7 @@ use crate::error::CliError;
 use crate::machine;
 use crate::memory::HostMemory;
 use crate::output;
-use crate::processes::launched;
+use crate::processes::{Launcher, launched, place};
 
 /// Less free memory than this, and only small networks fit.
 const LITTLE_MEMORY: u64 = 4 << 30;
@@ -49,10 +50,17 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
         Ok(None) => {}
         Ok(Some(launched)) => {
             lines.push(("started as", launched.in_detail()));
-            advice.extend(launched.doubts.iter().map(|doubt| format!("Training can do without it, but {doubt}")));
-            if cfg!(not(feature = "mpi")) {
+            match place(&launched) {
+                Ok(place) if launched.by == Launcher::Own => lines.push(("meeting", format!("at {place}"))),
+                Ok(place) => lines.push(("meeting", format!("at {place}, where processes on GPUs look for process 0"))),
+                Err(error) if device.is_gpu() => advice.push(error.to_string()),
+                Err(_) => {}
+            }
+            advice.extend(launched.doubts.iter().map(|doubt| format!("Of where the processes meet: {doubt}")));
+            if cfg!(not(feature = "mpi")) && !device.is_gpu() {
                 advice.push(
-                    "This build has no MPI: `--features mpi` makes one whose processes train together".to_owned(),
+                    "This build has no MPI: `--features mpi` makes one whose processes train together on CPUs"
+                        .to_owned(),
                 );
             }
         }
@@ -91,6 +99,14 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
         let place = library.place.as_deref().map_or_else(|| "not found".to_owned(), str::to_owned);
         lines.push((title, place));
     }
+    lines.push(("NCCL", nccl_in_words()));
+    if let Ok(gpus) = tensor::found_gpus() {
+        let names = gpus.iter().map(|gpu| gpu.name.as_str()).collect::<Vec<_>>().join(", ");
+        lines.push(("GPUs", format!("{} ({names})", gpus.len())));
+        if gpus.len() > 1 {
+            advice.push(format!("`pretrain --gpus {}` trains on all of them", gpus.len()));
+        }
+    }
     if let Some(reason) = &chosen.no_gpu {
         lines.push(("GPU", reason.clone()));
     }
@@ -111,6 +127,15 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     text.extend(advice.iter().map(|line| format!("* {line}\n")));
     output::result(&text)?;
     refusal.map_or(Ok(()), Err)
+}
+
+/// What several GPUs need beside what one does.
+fn nccl_in_words() -> String {
+    match tensor::nccl_library() {
+        Ok(found) => format!("{}, {}", found.version, found.place),
+        Err(NcclError::Missing) => "not found: several GPUs need it, one does not".to_owned(),
+        Err(error) => error.to_string(),
+    }
 }
 
 #[cfg(unix)]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use data::BadSample;
 use text::bytes;
 
-use crate::processes::{LaunchError, Launched};
+use crate::processes::{GpusError, LaunchError, Launched};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -97,10 +97,13 @@ pub enum CliError {
         "the environment cannot be right: {0}. Start the processes with mpirun, srun or torchrun, or unset the variable"
     )]
     Launch(#[from] LaunchError),
+    /// Several GPUs.
+    #[error(transparent)]
+    Gpus(Box<GpusError>),
     /// One of several processes that have no way to talk.
     #[error(
-        "this is {}, and has no way to talk to the others: processes on CPUs talk through MPI. Start them with mpirun or srun, and \
-         with a build that has it (`cargo install --path crates/cli --features mpi`). One process alone uses one GPU",
+        "this is {}, sees no GPU that it could use (`dino-vmf doctor` says why), and has no way to talk to the others: processes on CPUs \
+         talk through MPI. Start them with mpirun or srun, and with a build that has it (`cargo install --path crates/cli --features mpi`)",
         launched.in_detail()
     )]
     NoMpi {
@@ -547,6 +550,12 @@ pub enum CliError {
 
 fn list(samples: &[BadSample]) -> String {
     samples.iter().map(|s| format!("\n  {}: {}", s.name, s.reason)).collect()
+}
+
+impl From<GpusError> for CliError {
+    fn from(error: GpusError) -> Self {
+        Self::Gpus(Box::new(error))
+    }
 }
 
 /// The message of an error, followed by those of its causes that it does not contain.

@@ -1,6 +1,8 @@
 //! The machine that this program runs on, as a run writes it down.
 
 use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use tensor::Device;
 use train::run::Machine;
@@ -21,6 +23,12 @@ pub fn here(device: &Device, threads: usize) -> Machine {
         device: device.describe(),
         driver: driver().filter(|_| device.is_gpu()),
     }
+}
+
+/// This program. On Linux by the file that runs, which stays the same when its name is given to another version.
+pub fn program() -> io::Result<PathBuf> {
+    let running = Path::new("/proc/self/exe");
+    if cfg!(target_os = "linux") && running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
 }
 
 /// Cores that this program may use.

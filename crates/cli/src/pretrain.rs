@@ -30,7 +30,7 @@ use crate::memory;
 use crate::online_knn::{self, OnlineEvaluation, input_spec};
 use crate::outcome::Ended;
 use crate::output;
-use crate::processes::Processes;
+use crate::processes::{Processes, own};
 use crate::progress::Console;
 use crate::report;
 use crate::signals::{self, Stop};
@@ -40,21 +40,27 @@ use crate::witness;
 
 /// Trains, or goes on with what an earlier start of the same command began.
 pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
-    let processes = Processes::find(args.process_timeout)?;
+    if let own::Part::Parent(status) = own::start(args)? {
+        return Ok(status);
+    }
+    let processes = Processes::find(args)?;
     let ended = train(args, &processes);
     processes.end(ended)
 }
 
 /// Trains in one of the processes of a run; the status to end with.
 fn train(args: &PretrainArgs, processes: &Processes) -> Result<u8, CliError> {
-    if let Some(parent) = args.stop_with {
+    if let Some(parent) = own::parent().or(args.stop_with) {
         signals::stop_with(parent)?;
     }
     let asked = as_begun(args.recipe.asked(args.device.thread_count()?)?, args.out.as_deref())?;
     let (asked, beginning) = beginning::of(args, asked)?;
-    let device = args.device.choose_for_training(asked.residual_stream())?;
+    // One GPU that was asked for by number of GPUs is no reason to go on without.
+    let gpu = processes.gpu().or(args.gpus.filter(|_| !processes.are_several()).map(|_| 0));
+    let device = args.device.choose_for_training(asked.residual_stream(), gpu)?;
     if processes.are_several() {
-        check_several(args, &device)?;
+        check_several(args, processes, &device)?;
+        processes.begin_on(&device.device)?;
     }
     let (train, facts) = args.recipe.open(&asked)?;
     let named_out =
@@ -104,12 +110,12 @@ impl Command<'_> {
 }
 
 /// Refuses what several processes cannot do.
-fn check_several(args: &PretrainArgs, device: &Chosen) -> Result<(), CliError> {
+fn check_several(args: &PretrainArgs, processes: &Processes, device: &Chosen) -> Result<(), CliError> {
     if args.minutes.is_some() {
         let instead = "give --epochs";
         return Err(CliError::ForOneProcess { what: "--minutes", instead });
     }
-    if device.device.is_gpu() {
+    if device.device.is_gpu() && processes.gpu().is_none() {
         let instead = "processes that talk through MPI compute on CPUs: --device cpu";
         return Err(CliError::ForOneProcess { what: "a GPU", instead });
     }

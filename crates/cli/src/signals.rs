@@ -33,6 +33,13 @@ const NOTICES: [i32; 5] = [SIGUSR1, SIGUSR2, SIGXCPU, SIGALRM, /* SIGPWR */ 30];
 #[cfg(not(target_os = "linux"))]
 const NOTICES: [i32; 4] = [SIGUSR1, SIGUSR2, SIGXCPU, SIGALRM];
 
+/// Those that ask a run to save and stop, for a process that passes them on. What was to be ignored from the start still is.
+pub fn that_stop_a_run() -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let is_heard = |number: &i32| !ignores(&status, *number);
+    [SIGINT, SIGTERM].into_iter().chain([SIGHUP].into_iter().chain(NOTICES).filter(is_heard)).collect()
+}
+
 /// Makes a file that is too large for this process an error of its write, in every command.
 pub fn files_that_are_too_large_are_errors() -> Result<(), CliError> {
     let registered = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));

@@ -4,6 +4,8 @@ mod attention;
 
 pub use attention::ClassAttention;
 
+use std::ops::Range;
+
 use tensor::ops::{self, Embeddings, Grid, Pixels, RowStatistics, TokenLayout};
 use tensor::{Device, ParamId, ParamSet, Rows, Tensor};
 
@@ -37,6 +39,8 @@ pub struct Vit {
     patch: Linear,
     blocks: Vec<Block>,
     norm: LayerNorm,
+    /// Where its parameters begin in the layout, where those of each block do, and of the last norm, and where they end.
+    boundaries: Vec<usize>,
     keeps_inputs_only: bool,
 }
 
@@ -73,6 +77,7 @@ impl Vit {
     /// Adds the parameters of a network to a layout, their names behind `prefix`.
     pub fn new(layout: &mut Layout, prefix: &str, config: VitConfig) -> Self {
         let dim = config.dim;
+        let mut boundaries = vec![layout.specs().len()];
         let (grid_h, grid_w) = config.grid();
         let small = Init::Normal { deviation: 0.02 };
         let class_token = layout.add(format!("{prefix}cls_token"), &[1, 1, dim], small);
@@ -87,10 +92,25 @@ impl Vit {
             bias: layout.add(format!("{prefix}patch_embed.proj.bias"), &[dim], uniform),
             outputs: dim,
         };
-        let block = |layout: &mut Layout, i| Block::new(layout, &format!("{prefix}blocks.{i}"), &config);
-        let blocks = (0..config.depth).map(|i| block(layout, i)).collect();
+        let mut blocks = Vec::with_capacity(config.depth);
+        for i in 0..config.depth {
+            boundaries.push(layout.specs().len());
+            blocks.push(Block::new(layout, &format!("{prefix}blocks.{i}"), &config));
+        }
+        boundaries.push(layout.specs().len());
         let norm = LayerNorm::new(layout, &format!("{prefix}norm"), dim, config.extras.norm_epsilon);
-        Self { config, class_token, registers, position, patch, blocks, norm, keeps_inputs_only: false }
+        boundaries.push(layout.specs().len());
+        Self { config, class_token, registers, position, patch, blocks, norm, boundaries, keeps_inputs_only: false }
+    }
+
+    /// The ids of its parameters, which are neighbours in the layout.
+    pub fn parameters(&self) -> Range<usize> {
+        self.boundaries[0]..self.boundaries[self.boundaries.len() - 1]
+    }
+
+    /// The ids of a block's parameters; those of the last norm for the number behind the last block's.
+    fn parameters_of(&self, block: usize) -> Range<usize> {
+        self.boundaries[block + 1]..self.boundaries[block + 2]
     }
 
     /// Keep of each block only its input, and recompute the rest in the backward pass (activation checkpointing): a quarter
@@ -227,26 +247,46 @@ impl Vit {
 
     /// Adds the gradients of all parameters, from that of the tokens that were read. Nothing flows to the pixels.
     pub fn backward(&self, p: &ParamSet, saved: VitSaved, d_features: &Tensor, grads: &mut ParamSet) {
+        self.backward_telling(p, saved, d_features, grads, &mut |_, _| ());
+    }
+
+    /// The same; whoever sends gradients on is told the ids of those that nothing more is added to, as soon as that is so: of the
+    /// last norm and of each block, from the last to the first. Those of the tokens and of the patches are final when this
+    /// returns.
+    pub fn backward_telling(
+        &self,
+        p: &ParamSet,
+        saved: VitSaved,
+        d_features: &Tensor,
+        grads: &mut ParamSet,
+        are_final: &mut dyn FnMut(&mut ParamSet, Range<usize>),
+    ) {
         let VitSaved { tokens, patches, masked, kept, blocks, end } = saved;
+        let depth = self.blocks.len();
         let mut dx = match (end, self.blocks.last()) {
             (EndSaved::Class { last, class, rows, statistics }, Some(block)) => {
                 let mut d_class = class.zeros_like();
                 self.norm.backward(p, &class, &rows, &statistics, d_features, &mut d_class, grads);
-                block.backward_class(p, *last, d_class, grads)
+                are_final(grads, self.parameters_of(depth));
+                let dx = block.backward_class(p, *last, d_class, grads);
+                are_final(grads, self.parameters_of(depth - 1));
+                dx
             }
             (EndSaved::All { x, rows, statistics }, _) => {
                 let mut dx = x.zeros_like();
                 self.norm.backward(p, &x, &rows, &statistics, d_features, &mut dx, grads);
+                are_final(grads, self.parameters_of(depth));
                 dx
             }
             (EndSaved::Class { .. }, None) => return,
         };
-        for (kept, block) in blocks.into_iter().zip(&self.blocks).rev() {
+        for (i, (kept, block)) in blocks.into_iter().zip(&self.blocks).enumerate().rev() {
             let saved = match kept {
                 BlockKept::All(saved) => *saved,
                 BlockKept::Input(x, branches) => BlockOfStep::with_branches(block, branches).recompute(p, x),
             };
             dx = block.backward(p, saved, dx, grads);
+            are_final(grads, self.parameters_of(i));
         }
         if let Some(kept) = kept {
             dx = ops::scatter(&dx, &kept);

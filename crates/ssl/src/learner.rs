@@ -166,6 +166,11 @@ impl<M: Method + ?Sized> Learner<M> {
         self
     }
 
+    /// Takes the memory that sums with the other processes need, before the first step.
+    pub fn prepare_sums(&mut self) -> Result<(), StepError> {
+        Ok(self.reduce.prepare(&self.gradient, self.wire)?)
+    }
+
     /// Moments and step counts.
     pub fn optimizer(&self) -> &Optimizer {
         &self.optimizer
@@ -222,7 +227,8 @@ impl<M: Method + ?Sized> Learner<M> {
             for part in 0..parts {
                 let (views, images, some) = of_part(part);
                 let drop_path = some.as_ref().or(drop_path);
-                let part = StepPart { views, keys: &keys[images], step_images, drop_path, at, backbone_learns };
+                let keys = &keys[images];
+                let part = StepPart { views, keys, step_images, drop_path, at, backbone_learns, leaving: None };
                 self.method.survey(&networks, &part, &mut *self.reduce)?;
             }
             self.method.end_survey(&mut *self.reduce)?;
@@ -230,7 +236,8 @@ impl<M: Method + ?Sized> Learner<M> {
         for part in 0..parts {
             let (views, images, some) = of_part(part);
             let drop_path = some.as_ref().or(drop_path);
-            let part = StepPart { views, keys: &keys[images], step_images, drop_path, at, backbone_learns };
+            let (keys, leaving) = (&keys[images], (part + 1 == parts).then_some(self.wire));
+            let part = StepPart { views, keys, step_images, drop_path, at, backbone_learns, leaving };
             loss += self.method.add_gradient(&networks, &part, &mut *self.reduce, &mut self.gradient)?;
         }
         Ok(loss)

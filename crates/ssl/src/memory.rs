@@ -2,10 +2,11 @@
 
 use model::{DropPath, Layout, Tokens, Vit};
 use tensor::ops::{PixelData, Pixels};
-use tensor::{Device, UploadedPixels};
+use tensor::{Device, ParamSet, UploadedPixels};
 use train::Position;
 use train::feed::UPLOADED_AT_ONCE;
 use train::optimizer::StepValues;
+use train::reduce::{Alone, CarrierMemory, PeerError, Peers, Recipient, Reduce, Until, Wire};
 
 use crate::health::RANK_ROWS;
 use crate::learner::{LearnError, Learner, LearnerOptions, StepInput};
@@ -23,6 +24,8 @@ pub struct MemoryPlan {
     pub state: usize,
     /// Everything at the widest moment of a step.
     pub total: usize,
+    /// What sums with other processes take: a part of the total, and what their library has taken beside it.
+    pub sums: CarrierMemory,
 }
 
 impl MemoryPlan {
@@ -30,7 +33,16 @@ impl MemoryPlan {
     pub fn in_words(&self) -> String {
         let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
         let (total, state) = (gib(self.total), gib(self.state));
-        format!("GPU memory planned: {total:.2} GiB, {state:.2} of it for weights, gradient and moments")
+        let mut words =
+            format!("GPU memory planned: {total:.2} GiB, {state:.2} of it for weights, gradient and moments");
+        let CarrierMemory { staging, own } = self.sums;
+        if staging > 0 {
+            words += &format!(", {:.2} for gradients on their way", gib(staging));
+        }
+        if own > 0 {
+            words += &format!("; NCCL has taken {:.2} GiB beside it", gib(own as usize));
+        }
+        words
     }
 }
 
@@ -51,32 +63,56 @@ pub struct MemoryNeed<'a> {
 
 /// How much memory a run would take on a GPU; none for a CPU.
 pub fn plan(device: &Device, need: &MemoryNeed<'_>) -> Result<Option<MemoryPlan>, LearnError> {
-    let Some((state, used)) = device.count_memory(|planner| rehearse(planner, need)) else { return Ok(None) };
-    let (tensors, images) = room(state?, used.peak_bytes, need);
-    Ok(Some(MemoryPlan { state: tensors.state, total: tensors.total + images }))
+    let sums = CarrierMemory::default();
+    let Some((state, used)) = device.count_memory(|planner| rehearse(planner, need, sums)) else { return Ok(None) };
+    let (state, (tensors, images)) = (state?, room(used.peak_bytes, need));
+    Ok(Some(MemoryPlan { state, total: tensors + images, sums }))
 }
 
 /// Plans the memory of a run that is to follow on this device, and takes that much. None for a CPU.
 pub fn plan_and_reserve(device: &Device, need: &MemoryNeed<'_>) -> Result<Option<MemoryPlan>, LearnError> {
-    let Some((state, used)) = device.plan(|planner| rehearse(planner, need)) else { return Ok(None) };
-    let (tensors, images) = room(state?, used.peak_bytes, need);
-    device.reserve(tensors.total, images)?;
-    Ok(Some(MemoryPlan { state: tensors.state, total: tensors.total + images }))
+    plan_and_reserve_with_sums(device, need, CarrierMemory::default())
+}
+
+/// The same for one of several processes, whose sums with the others take this.
+pub fn plan_and_reserve_with_sums(
+    device: &Device,
+    need: &MemoryNeed<'_>,
+    sums: CarrierMemory,
+) -> Result<Option<MemoryPlan>, LearnError> {
+    let Some((state, used)) = device.plan(|planner| rehearse(planner, need, sums)) else { return Ok(None) };
+    let (state, (tensors, images)) = (state?, room(used.peak_bytes, need));
+    device.reserve(tensors, images)?;
+    Ok(Some(MemoryPlan { state, total: tensors + images, sums }))
 }
 
 /// Bytes for tensors, and those for the images that are sent ahead.
-fn room(state: usize, peak: usize, need: &MemoryNeed<'_>) -> (MemoryPlan, usize) {
+fn room(peak: usize, need: &MemoryNeed<'_>) -> (usize, usize) {
     let views = need.method.views().shapes(need.batch);
     let of_batch: usize = views.iter().map(|v| UploadedPixels::room(v.bytes(), v.count)).sum();
-    (MemoryPlan { state, total: (MARGIN * peak as f64) as usize }, UPLOADED_AT_ONCE * of_batch)
+    ((MARGIN * peak as f64) as usize, UPLOADED_AT_ONCE * of_batch)
+}
+
+/// How many numbers each parameter of a run has.
+pub fn parameter_lengths(
+    device: &Device,
+    options: &LearnerOptions,
+    method: &dyn MethodSpec,
+) -> Result<Vec<usize>, LearnError> {
+    let mut layout = Layout::default();
+    Vit::new(&mut layout, "", options.vit.clone().checked()?);
+    method.build(&mut layout, &options.vit, device)?;
+    Ok(layout.specs().iter().map(|spec| spec.shape.iter().product()).collect())
 }
 
 /// Takes the steps of a run on a device that computes nothing; the bytes of its weights, gradients and moments.
-fn rehearse(planner: &Device, need: &MemoryNeed<'_>) -> Result<usize, LearnError> {
+fn rehearse(planner: &Device, need: &MemoryNeed<'_>, sums: CarrierMemory) -> Result<usize, LearnError> {
     let views = need.method.views().shapes(need.batch);
-    let mut learner =
-        Learner::blank(planner, need.options, |layout, vit, device| need.method.build(layout, vit, device))?;
+    let learner = Learner::blank(planner, need.options, |layout, vit, device| need.method.build(layout, vit, device))?;
+    let mut learner = learner.with_reduce(Box::new(Rehearsing));
     let state = planner.memory().live_bytes;
+    // Right behind the state, as in the run.
+    let _staging = (sums.staging > 0).then(|| planner.empty_exact(&[sums.staging.div_ceil(size_of::<f32>())]));
     let normal = vec![1.0; views.iter().chain(&need.evaluated).map(|v| v.channels).max().unwrap_or(0)];
     let images: Vec<Vec<u8>> = views.iter().map(|v| vec![0; v.bytes()]).collect();
     let groups: Vec<Pixels<'_>> = views.iter().zip(&images).map(|(v, bytes)| pixels(v, bytes, &normal)).collect();
@@ -97,6 +133,41 @@ fn rehearse(planner: &Device, need: &MemoryNeed<'_>) -> Result<usize, LearnError
     Ok(state)
 }
 
+/// Stands for the other processes while a step is rehearsed, in which nothing is computed: what they would send is there already.
+struct Rehearsing;
+
+impl Peers for Rehearsing {
+    fn rank(&self) -> usize {
+        Alone.rank()
+    }
+
+    fn ranks(&self) -> usize {
+        Alone.ranks()
+    }
+
+    fn gather(&mut self, here: &[f64]) -> Result<Vec<Vec<f64>>, PeerError> {
+        Alone.gather(here)
+    }
+}
+
+impl Reduce for Rehearsing {
+    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
+        Alone.sum(tensors, wire)
+    }
+
+    fn any(&mut self, here: bool, until: Until) -> Result<bool, PeerError> {
+        Alone.any(here, until)
+    }
+
+    fn told(&mut self, word: f64, until: Until) -> Result<f64, PeerError> {
+        Alone.told(word, until)
+    }
+
+    fn put_together(&mut self, _: &ParamSet, _: Recipient<'_>) -> Result<(), PeerError> {
+        Ok(())
+    }
+}
+
 fn pixels<'a>(shape: &ViewShape, bytes: &'a [u8], normal: &'a [f32]) -> Pixels<'a> {
     let ViewShape { count, height, width, channels } = *shape;
     let data = PixelData::Bytes { pixels: bytes, mean: &normal[..channels], deviation: &normal[..channels] };
@@ -115,10 +186,7 @@ const COPIES: usize = 5;
 pub fn estimate_on_cpu(device: &Device, need: &MemoryNeed<'_>) -> Result<usize, LearnError> {
     let MemoryNeed { options, method, batch, .. } = *need;
     let (vit, parts) = (&options.vit, options.accumulate.max(1));
-    let mut layout = Layout::default();
-    Vit::new(&mut layout, "", vit.clone().checked()?);
-    method.build(&mut layout, vit, device)?;
-    let parameters = layout.values();
+    let parameters: usize = parameter_lengths(device, options, method)?.iter().sum();
     let plan = method.views();
     let views = plan.shapes(batch);
     // What the student sees: the teacher keeps nothing.
@@ -264,6 +332,16 @@ mod tests {
         let mut learner = Learner::new(&device, options, |l, v, d| method.build(l, v, d)).unwrap();
         learner.step(&input, Position { step: 0, epoch: 0 }, &values).unwrap();
         estimate as f64 / device.memory().peak_bytes as f64
+    }
+
+    #[test]
+    fn the_words_of_a_plan_say_what_sums_take() {
+        let plan = |staging, own| MemoryPlan { state: 1 << 30, total: 5 << 30, sums: CarrierMemory { staging, own } };
+        let alone = "GPU memory planned: 5.00 GiB, 1.00 of it for weights, gradient and moments";
+        assert_eq!(plan(0, 0).in_words(), alone);
+        assert_eq!(plan(0, 1 << 29).in_words(), format!("{alone}; NCCL has taken 0.50 GiB beside it"));
+        let rounded = format!("{alone}, 0.25 for gradients on their way; NCCL has taken 0.50 GiB beside it");
+        assert_eq!(plan(1 << 28, 1 << 29).in_words(), rounded);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tensor::Device;
 use train::feed::Fed;
 use train::home::Witness;
 use train::optimizer::{GradientReport, StepValues};
-use train::reduce::{Alone, Reduce, Share};
+use train::reduce::{Alone, CarrierMemory, Reduce, Share};
 use train::run::{Record, RunFolder};
 use train::state::{SavedState, State, StateError};
 use train::{Condition, LoopOptions, Monitor, Position, StepError, StepRecord, TrainError, Trainable, Trainer};
@@ -18,7 +18,7 @@ use train::{Condition, LoopOptions, Monitor, Position, StepError, StepRecord, Tr
 use crate::beginning::Beginning;
 use crate::health::{Course, Moment, RANK_ROWS, effective_rank};
 use crate::learner::{LearnError, Learner, LearnerOptions, StepInput};
-use crate::memory::{MemoryNeed, plan_and_reserve};
+use crate::memory::{self, MemoryNeed};
 use crate::method::MethodSpec;
 use crate::recipe::Recipe;
 use crate::schedule::Schedules;
@@ -135,7 +135,11 @@ impl Start<'_> {
         let loaded = ViewPlan::multi_crop(&run.loader.views, run.loader.channels).shapes(batch);
         assert_eq!(method.views().shapes(batch), loaded, "a method's plan is of the views that the loader makes");
         let need = MemoryNeed { options: &options, method, batch, drop_path, evaluated };
-        if let Some(plan) = plan_and_reserve(device, &need)? {
+        let sums = match reduce.ranks() {
+            1 => CarrierMemory::default(),
+            _ => reduce.memory(&memory::parameter_lengths(device, &options, method)?, options.wire),
+        };
+        if let Some(plan) = memory::plan_and_reserve_with_sums(device, &need, sums)? {
             monitor.say(&plan.in_words());
         }
         let mut pretraining = Pretraining { description, ..Pretraining::new(device, recipe, method, &options)? };
@@ -146,6 +150,7 @@ impl Start<'_> {
             }
         }
         pretraining.learner = pretraining.learner.with_reduce(reduce);
+        pretraining.learner.prepare_sums().map_err(LearnError::from)?;
         Ok((pretraining, run, source))
     }
 }

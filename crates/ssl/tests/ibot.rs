@@ -122,7 +122,8 @@ fn gradient(learner: &mut Learner<Ibot>, masks: &Masks) -> (f64, ParamSet) {
     let plan = learner.views().clone();
     let views = plan.part(&groups, BATCH, 0..BATCH);
     let at = Position { step: 0, epoch: 0 };
-    let part = StepPart { views, keys: &[0; BATCH], step_images: BATCH, drop_path: None, at, backbone_learns: true };
+    let (drop_path, backbone_learns, leaving) = (None, true, None);
+    let part = StepPart { views, keys: &[0; BATCH], step_images: BATCH, drop_path, at, backbone_learns, leaving };
     let mut gradient = learner.student.zeros_like();
     let (device, vit) = (learner.device().clone(), learner.vit().clone());
     let networks = Networks { device: &device, vit: &vit, student: &learner.student, teacher: &learner.teacher };

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use common::desk;
 use common::parts::{BATCH, assert_same, learner, learner_of, methods, take_step, train, weights};
 use ssl::learner::Learner;
 use tensor::{ParamSet, Precision};
@@ -22,13 +23,24 @@ fn in_each<R: Send>(
     make: impl Fn(usize) -> Learner,
     work: impl Fn(Learner, Range<usize>) -> R + Sync,
 ) -> Vec<R> {
+    in_each_of(threads::group(ranks), images, make, work)
+}
+
+/// The same where they reach each other in this way.
+fn in_each_of<R: Send, G: Reduce + 'static>(
+    groups: Vec<G>,
+    images: usize,
+    make: impl Fn(usize) -> Learner,
+    work: impl Fn(Learner, Range<usize>) -> R + Sync,
+) -> Vec<R> {
+    let ranks = groups.len();
     std::thread::scope(|scope| {
         let work = &work;
         let start = |(rank, group)| {
             let learner = make(rank).with_reduce(Box::new(group));
             scope.spawn(move || work(learner, rank * images / ranks..(rank + 1) * images / ranks))
         };
-        let threads: Vec<_> = threads::group(ranks).into_iter().enumerate().map(start).collect();
+        let threads: Vec<_> = groups.into_iter().enumerate().map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -90,11 +102,42 @@ fn fifty_steps_in_single_precision_follow_those_of_one_process() {
 }
 
 #[test]
+fn processes_at_a_desk_train_as_threads_do_to_the_bit() {
+    const IMAGES: usize = 24;
+    let rate = |step: u64| 1e-4 * step as f64 / 50.0;
+    for batch_norm in [false, true] {
+        let all = methods(batch_norm, KOLEO);
+        // DINO-vMF, iBOT-vMF and MSN.
+        for method in [&all[2], &all[4], &all[5]] {
+            for ranks in [2, 4] {
+                let make = |rank| {
+                    let share = Share { number: rank, of: ranks };
+                    learner_of(&**method, Precision::F32, |options| options.share = share)
+                };
+                let work = |learner, images| train(learner, images, 50, rate);
+                let (at_desk, threads) = (desk::group(ranks), threads::group(ranks));
+                let courses = in_each_of(at_desk, IMAGES, make, work);
+                assert_eq!(courses, in_each_of(threads, IMAGES, make, work), "{method:?} in {ranks} processes");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_value_that_is_not_finite_in_one_process_ends_the_step_of_all() {
+    end_of_a_step_that_is_not_finite(threads::group);
+}
+
+#[test]
+fn a_value_that_is_not_finite_ends_the_step_of_all_at_a_desk() {
+    end_of_a_step_that_is_not_finite(desk::group);
+}
+
+fn end_of_a_step_that_is_not_finite<G: Reduce + 'static>(group: impl Fn(usize) -> Vec<G>) {
     for batch_norm in [false, true] {
         for method in methods(batch_norm, KOLEO) {
-            let outcomes = in_each(
-                3,
+            let outcomes = in_each_of(
+                group(3),
                 BATCH,
                 |_| learner(&*method, 1, Precision::F64),
                 |mut learner, images| {

@@ -5,10 +5,10 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use common::Silent;
+use common::{Silent, desk};
 use data::Source;
 use data::source::Split;
 use ssl::method;
@@ -87,6 +87,28 @@ fn train_through(
         let threads: Vec<_> = threads::group(ranks).into_iter().map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
+}
+
+/// A run in processes that meet at a desk.
+fn train_at_a_desk(folder: &Path, recipe: &Recipe, ranks: usize, stop_after: u64) -> Vec<End> {
+    let all: Vec<_> = desk::group(ranks).into_iter().map(|group| Mutex::new(Some(group))).collect();
+    let way = |group: Group<Member>| -> Box<dyn Reduce> { Box::new(all[group.rank()].lock().unwrap().take().unwrap()) };
+    let ends = train_through(folder, recipe, ranks, stop_after, &way);
+    ends.into_iter().map(Option::unwrap).collect()
+}
+
+#[test]
+fn a_run_at_a_desk_is_that_of_threads_to_the_bit_also_where_it_was_stopped() {
+    for more in ["method = \"ibot\"\n", "shard_optimizer = true\n"] {
+        let (recipe, folder) = (recipe(more), tempfile::tempdir().unwrap());
+        let (at_desk, threads) = (folder.path().join("desk"), folder.path().join("threads"));
+        let stopped = train_at_a_desk(&at_desk, &recipe, 3, 5);
+        assert!(stopped.iter().all(|end| (end.0, end.1) == (5, Outcome::Stopped { step: 5 })), "{:?}", stopped[0].1);
+        let ends = train_at_a_desk(&at_desk, &recipe, 3, u64::MAX);
+        assert_eq!(ends, train(&threads, &recipe, 3, u64::MAX));
+        assert_eq!(losses(&at_desk), losses(&threads));
+        assert!(newest_checkpoint(&at_desk) == newest_checkpoint(&threads), "byte for byte");
+    }
 }
 
 /// The losses in a run's log, by step.

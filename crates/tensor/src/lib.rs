@@ -21,7 +21,8 @@ mod params;
 mod rows;
 mod tensor;
 
-pub use cuda::{FoundLibrary, KernelTime, UploadedPixels, cuda_libraries};
+pub use cuda::nccl::{Communicator, FoundNccl, GiveUp, ID_BYTES, NcclError, Put, nccl_library, new_nccl_id};
+pub use cuda::{FoundGpu, FoundLibrary, KernelTime, UploadedPixels, cuda_libraries, found_gpus};
 pub use device::{
     CpuOptions, CudaOptions, CudaPrecision, Device, DeviceError, DeviceUse, Precision, ResidualPrecision,
 };

@@ -1,6 +1,7 @@
 //! Dense, row-major memory on a device.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use half::bf16;
 
@@ -128,6 +129,19 @@ impl Tensor {
         on_device!(other, T => T::slice_mut(self).copy_from_slice(T::slice(other)), cuda => {
             assert_eq!((self.len(), self.dtype()), (other.len(), other.dtype()), "a copy has the same elements");
             cuda.copy(self.cuda_address_mut(), other.cuda_address(), other.len() * other.dtype().size());
+        });
+    }
+
+    /// Overwrites the elements with neighbouring ones of another tensor.
+    ///
+    /// # Panics
+    /// When there are not as many, or the element type differs.
+    pub fn copy_part_of(&mut self, other: &Tensor, part: Range<usize>) {
+        on_device!(other, T => T::slice_mut(self).copy_from_slice(&T::slice(other)[part]), cuda => {
+            assert!(part.end <= other.len(), "a part of the other's elements");
+            assert_eq!((self.len(), self.dtype()), (part.len(), other.dtype()), "a copy has the same elements");
+            let size = other.dtype().size();
+            cuda.copy(self.cuda_address_mut(), other.cuda_address() + (part.start * size) as u64, part.len() * size);
         });
     }
 

@@ -131,14 +131,12 @@ pub struct GradientReport {
 
 impl Optimizer {
     /// Zero moments for parameters like these, or for a share of each: in all processes that train together, each with its
-    /// own. On a GPU, which one process uses alone, all moments are kept.
+    /// own.
     ///
     /// # Panics
     /// When there is not one treatment for each parameter.
     pub fn new(like: &ParamSet, treatments: Vec<Treatment>, options: OptimizerOptions, share: Share) -> Self {
         assert_eq!(treatments.len(), like.len(), "one treatment for each parameter");
-        let on_gpu = like.tensors().first().is_some_and(|tensor| tensor.device().is_gpu());
-        let share = if on_gpu { Share::WHOLE } else { share };
         let steps = vec![0; like.len()];
         let is_pulled = options.pull > 0.0 && treatments.iter().any(|t| t.pulled);
         let begun = is_pulled.then(|| like.duplicate());

@@ -46,6 +46,9 @@ pub struct PretrainArgs {
     /// Leave out the page that shows the run, report.html in its folder
     #[arg(long, help_heading = PLAIN)]
     pub no_report: bool,
+    /// Train on so many GPUs of this machine, with one process for each: docs/distributed.md has several machines
+    #[arg(long, help_heading = "Machine", value_name = "N", value_parser = gpus)]
+    pub gpus: Option<usize>,
     /// How long the processes of a run wait for one that does not come before all of them end; 0 for ever. Where the first one
     /// evaluates, the others wait in any case
     #[arg(long, help_heading = PLAIN, value_name = "SECONDS", default_value_t = train::reduce::waiting::LIMIT.as_secs())]
@@ -61,6 +64,13 @@ pub struct PretrainArgs {
 fn extension(name: &str) -> Result<Extension, String> {
     let known = Extension::of_word(name).filter(|extension| *extension != Extension::No);
     known.ok_or_else(|| "it is one of stretch, again".to_owned())
+}
+
+fn gpus(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(gpus @ 1..=1024) => Ok(gpus),
+        _ => Err("it must be a number from 1 to 1024; --device cpu does without a GPU".to_owned()),
+    }
 }
 
 /// A time that a run can take.
@@ -176,6 +186,8 @@ Examples:
       something to look at in five minutes, also without a GPU
   dino-vmf pretrain --data photos --epochs 100 --out runs/photos
       on a folder. Sub-folders train/ and val/ are told apart; class folders give labels for the online kNN
+  dino-vmf pretrain --data photos --gpus 8 --out runs/photos
+      the same on eight GPUs of this machine. torchrun, srun and mpirun start processes on several: docs/distributed.md
   dino-vmf pretrain --data photos --prototypes l2 --centering logit --out runs/plain-dino
       plain DINO instead of DINO-vMF
   dino-vmf pretrain --recipe recipes/synthetic.toml --set epochs=50 --set teacher_temp=0.05

@@ -89,7 +89,7 @@ const GEMM_TIME: Duration = Duration::from_millis(300);
 /// Measures and prints.
 pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
     let residual = args.stream.unwrap_or_else(|| RawRecipe::default().residual_stream());
-    let device = args.device.choose_for_training(residual)?.device;
+    let device = args.device.choose_for_training(residual, None)?.device;
     let bench = StepBench {
         method: args.method,
         arch: args.arch,

@@ -11,9 +11,18 @@ use super::node_list::{NodeListError, first_host};
 /// Slurm's numbers of steps that are none: an interactive shell, a batch script, what holds a job.
 const FIRST_SPECIAL_STEP: u64 = 0xffff_fff0;
 
+/// What `--gpus` tells the processes that it starts.
+pub const RANK_VARIABLE: &str = "DINO_VMF_RANK";
+pub const RANKS_VARIABLE: &str = "DINO_VMF_RANKS";
+pub const PORT_VARIABLE: &str = "DINO_VMF_PORT";
+/// What the processes of one run have in common; anybody may set it.
+pub const TOKEN_VARIABLE: &str = "DINO_VMF_TOKEN";
+
 /// What starts several processes at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launcher {
+    /// This program itself: `--gpus`.
+    Own,
     /// `mpirun` of Open MPI.
     OpenMpi,
     /// `mpirun` of MPICH and those that descend from it.
@@ -29,6 +38,7 @@ pub enum Launcher {
 impl fmt::Display for Launcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Own => "--gpus",
             Self::OpenMpi => "Open MPI",
             Self::Mpich => "MPICH",
             Self::Slurm => "Slurm",
@@ -70,6 +80,10 @@ pub struct Launched {
     pub local_rank: Option<usize>,
     /// Where they meet, where that is known.
     pub meeting: Option<MeetingPoint>,
+    /// Whether all of them are known to run on one machine.
+    pub on_one_machine: bool,
+    /// What all of them have in common and those of another run, or of another start of it, do not.
+    pub run: u64,
     /// How often all of them were started again.
     pub restarts: usize,
     /// What cannot be of where they meet and how often they were started.
@@ -171,7 +185,47 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
                 below(name, local, limit_name.unwrap_or_default(), limit)?;
             }
         }
-        Ok(Some(Launched { by, rank, ranks, local_rank, meeting: None, restarts: 0, doubts: Vec::new() }))
+        let (on_one_machine, run) = (self.is_on_one_machine(by, ranks), self.run(by));
+        let (meeting, doubts) = (None, Vec::new());
+        Ok(Some(Launched { by, rank, ranks, local_rank, meeting, on_one_machine, run, restarts: 0, doubts }))
+    }
+
+    /// Whether a launcher says that all its processes run on one machine. Where it says nothing, they may not.
+    fn is_on_one_machine(&self, by: Launcher, ranks: usize) -> bool {
+        let says = |name: &str, number: usize| self.text(name).is_some_and(|value| value.parse() == Ok(number));
+        match by {
+            Launcher::Own => true,
+            Launcher::Torchrun => says("LOCAL_WORLD_SIZE", ranks),
+            Launcher::Hand => {
+                let is_here = |host: String| matches!(host.as_str(), "localhost" | "127.0.0.1" | "::1");
+                says("LOCAL_WORLD_SIZE", ranks) || self.text("MASTER_ADDR").is_some_and(is_here)
+            }
+            Launcher::OpenMpi => says("OMPI_COMM_WORLD_LOCAL_SIZE", ranks),
+            Launcher::Mpich => says("MPI_LOCALNRANKS", ranks),
+            Launcher::Slurm => {
+                let of_step = self.text("SLURM_STEP_NUM_NODES").is_some();
+                says(if of_step { "SLURM_STEP_NUM_NODES" } else { "SLURM_JOB_NUM_NODES" }, 1)
+            }
+        }
+    }
+
+    /// What tells this run's processes from others that might look for each other at the same place.
+    fn run(&self, by: Launcher) -> u64 {
+        let names: &[&str] = match by {
+            Launcher::Own => &[],
+            Launcher::Torchrun | Launcher::Hand => {
+                &["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT"]
+            }
+            Launcher::OpenMpi => &["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"],
+            Launcher::Mpich => &["PMI_JOBID", "PMI_ID_KVS"],
+            Launcher::Slurm => &["SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"],
+        };
+        let names = names.iter().chain(&["NCCL_COMM_ID", TOKEN_VARIABLE]);
+        let mut hash = random::StableHash::new();
+        for (name, value) in names.filter_map(|name| self.text(name).map(|value| (name, value))) {
+            hash.write(format!("{name}={value} ").as_bytes());
+        }
+        hash.finish()
     }
 
     /// Where processes meet that were started by torchrun, or like it.
@@ -181,6 +235,14 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
             None if by == Launcher::Torchrun => Err(LaunchError::Missing { by, missing: "MASTER_ADDR" }),
             None => Ok(None),
         }
+    }
+
+    /// The port that `--gpus` has chosen.
+    fn own_port(&self) -> Result<Option<u16>, LaunchError> {
+        let Some(value) = self.text(PORT_VARIABLE) else { return Ok(None) };
+        let wrong =
+            || LaunchError::NotA { name: PORT_VARIABLE, value: text::excerpt(&value).into_owned(), what: "port" };
+        port(&value).map(Some).ok_or_else(wrong)
     }
 
     fn port(&self, by: Launcher) -> Result<u16, LaunchError> {
@@ -207,9 +269,9 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
             return address(&value).map(Some).ok_or_else(|| wrong(text::excerpt(&value).into_owned()));
         }
         match by {
-            Launcher::Torchrun | Launcher::Hand => self.master(by),
+            Launcher::Torchrun | Launcher::Hand | Launcher::OpenMpi | Launcher::Mpich => self.master(by),
             Launcher::Slurm => self.first_node(),
-            Launcher::OpenMpi | Launcher::Mpich => Ok(None),
+            Launcher::Own => self.own_port().map(|port| Some(MeetingPoint { host: "127.0.0.1".to_owned(), port })),
         }
     }
 
@@ -218,7 +280,7 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
         let count = match by {
             Launcher::Torchrun | Launcher::Hand => self.number("TORCHELASTIC_RESTART_COUNT"),
             Launcher::Slurm => self.number("SLURM_RESTART_COUNT"),
-            Launcher::OpenMpi | Launcher::Mpich => Ok(None),
+            Launcher::Own | Launcher::OpenMpi | Launcher::Mpich => Ok(None),
         };
         Ok(count?.unwrap_or(0))
     }
@@ -235,7 +297,10 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
         let of_torch =
             Names { rank: "RANK", ranks: "WORLD_SIZE", local: Some(("LOCAL_RANK", Some("LOCAL_WORLD_SIZE"))) };
         // The innermost first: `srun mpirun ...` and `mpirun torchrun ...` leave the variables of both.
-        if is_there("TORCHELASTIC_RUN_ID") {
+        if is_there(RANK_VARIABLE) {
+            let local = Some((RANK_VARIABLE, None));
+            Some((Launcher::Own, Names { rank: RANK_VARIABLE, ranks: RANKS_VARIABLE, local }))
+        } else if is_there("TORCHELASTIC_RUN_ID") {
             Some((Launcher::Torchrun, of_torch))
         } else if is_there("OMPI_COMM_WORLD_RANK") || is_there("OMPI_COMM_WORLD_SIZE") {
             let local = Some(("OMPI_COMM_WORLD_LOCAL_RANK", Some("OMPI_COMM_WORLD_LOCAL_SIZE")));

@@ -59,6 +59,36 @@ fn each_launcher_is_known_by_its_variables() {
 }
 
 #[test]
+fn processes_of_this_program_know_their_port_whatever_is_around_them() {
+    let own = [("DINO_VMF_RANK", "1"), ("DINO_VMF_RANKS", "2"), ("DINO_VMF_PORT", "4711"), ("DINO_VMF_TOKEN", "x")];
+    let expected = "process 1 of 2, started by --gpus, number 1 of its machine, meeting at 127.0.0.1:4711";
+    assert_eq!(detail(&own, &[]), expected);
+    let all: Vec<_> = own.into_iter().chain(SLURM).collect();
+    assert_eq!(detail(&all, &[]), expected, "within a job");
+    assert_eq!(
+        with(&own, &[("DINO_VMF_RANKS", "")]).unwrap_err().split(',').next(),
+        Some("--gpus has started this process")
+    );
+    assert_eq!(doubts(&own, &[("DINO_VMF_PORT", "0")]), ["DINO_VMF_PORT is \"0\", which is no port"]);
+}
+
+#[test]
+fn whether_other_machines_take_part_is_what_the_launcher_says() {
+    let is_one = |variables: &[(&str, &str)], changed: &[(&str, &str)]| {
+        with(variables, changed).unwrap().unwrap().on_one_machine
+    };
+    assert!(!is_one(&TORCHRUN, &[]));
+    assert!(is_one(&TORCHRUN, &[("LOCAL_WORLD_SIZE", "4")]));
+    assert!(!is_one(&SLURM, &[]), "nothing is said");
+    assert!(is_one(&SLURM, &[("SLURM_JOB_NUM_NODES", "1")]));
+    assert!(!is_one(&SLURM, &[("SLURM_JOB_NUM_NODES", "1"), ("SLURM_STEP_NUM_NODES", "2")]), "the step's");
+    assert!(!is_one(&OPEN_MPI, &[]));
+    assert!(is_one(&OPEN_MPI, &[("OMPI_COMM_WORLD_LOCAL_SIZE", "4")]));
+    let by_hand = [("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_PORT", "7"), ("MASTER_ADDR", "localhost")];
+    assert!(is_one(&by_hand, &[]) && !is_one(&by_hand, &[("MASTER_ADDR", "gpu03")]));
+}
+
+#[test]
 fn slurms_step_goes_before_its_job() {
     let changed = [("SLURM_STEP_NUM_TASKS", "6"), ("SLURM_STEP_NODELIST", "big-[2]x"), ("SLURM_RESTART_COUNT", "1")];
     let expected = "process 5 of 6, started by Slurm, number 1 of its machine, meeting at big-2x, started again 1 time";

@@ -2,21 +2,27 @@
 //!
 //! The first one writes, prints and decides what only one can decide; it tells the others, who take the same turns.
 
+mod error;
+mod gpus;
 mod launcher;
 #[cfg(test)]
 mod launcher_tests;
+mod meeting;
 mod node_list;
+pub mod own;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tensor::Device;
 use train::reduce::agreement::{Facts, first_disagreement};
 use train::reduce::{Alone, PeerError, Reduce, Until, Waiting};
 
-#[cfg(feature = "mpi")]
-use launcher::Launcher;
-pub use launcher::{LaunchError, Launched, launched};
+pub use error::GpusError;
+pub use launcher::{LaunchError, Launched, Launcher, launched};
+pub use meeting::place;
 
+use crate::args::{DeviceArgs, PretrainArgs};
 use crate::error::{CliError, message};
 use crate::output;
 
@@ -37,6 +43,8 @@ enum Way {
     Alone,
     #[cfg(feature = "mpi")]
     Mpi(train::reduce::mpi::Mpi),
+    /// Each has a GPU, this one that of the number.
+    Gpus(gpus::OnGpus, usize),
 }
 
 /// The processes of a run.
@@ -45,23 +53,30 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Finds those that this process was started with, who wait for each other for so many seconds; 0 for as long as it takes.
-    pub fn find(timeout: u64) -> Result<Self, CliError> {
+    /// Finds those that this process was started with: on GPUs at their desk, on CPUs through MPI.
+    pub fn find(args: &PretrainArgs) -> Result<Self, CliError> {
         match launched()? {
             None => Ok(Self { way: Way::Alone }),
-            Some(launched) => Self::reach(launched, waiting(timeout)),
+            Some(launched) => Self::reach(launched, &args.device, waiting(args.process_timeout)),
+        }
+    }
+
+    fn reach(launched: Launched, device: &DeviceArgs, waiting: Waiting) -> Result<Self, CliError> {
+        match gpus::number_of(&launched, device)? {
+            Some(number) => Ok(Self { way: Way::Gpus(gpus::meet(&launched, waiting)?, number) }),
+            None => Self::reach_by_mpi(launched, waiting),
         }
     }
 
     #[cfg(not(feature = "mpi"))]
-    fn reach(launched: Launched, _: Waiting) -> Result<Self, CliError> {
+    fn reach_by_mpi(launched: Launched, _: Waiting) -> Result<Self, CliError> {
         Err(CliError::NoMpi { launched })
     }
 
     #[cfg(feature = "mpi")]
-    fn reach(launched: Launched, waiting: Waiting) -> Result<Self, CliError> {
+    fn reach_by_mpi(launched: Launched, waiting: Waiting) -> Result<Self, CliError> {
         // They know nothing of MPI.
-        if matches!(launched.by, Launcher::Torchrun | Launcher::Hand) {
+        if matches!(launched.by, Launcher::Own | Launcher::Torchrun | Launcher::Hand) {
             return Err(CliError::NoMpi { launched });
         }
         let started = Started::watch(waiting.limit);
@@ -80,6 +95,23 @@ impl Processes {
             Way::Alone => Box::new(Alone),
             #[cfg(feature = "mpi")]
             Way::Mpi(mpi) => Box::new(mpi.group()),
+            Way::Gpus(gpus, _) => Box::new(gpus.group()),
+        }
+    }
+
+    /// The number of the GPU that this process has beside others that have theirs.
+    pub fn gpu(&self) -> Option<usize> {
+        match &self.way {
+            Way::Gpus(_, number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// Makes ready what carries many numbers, now that this process has its device.
+    pub fn begin_on(&self, device: &Device) -> Result<(), CliError> {
+        match &self.way {
+            Way::Gpus(gpus, number) => gpus.begin(device, *number),
+            _ => Ok(()),
         }
     }
 

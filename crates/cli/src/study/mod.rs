@@ -151,7 +151,7 @@ fn memory(args: &StudyArgs, device: &Device, plan: &Plan, recipes: &[Recipe]) ->
         }
         let stream = recipe.residual_stream();
         if !devices.iter().any(|(known, _)| *known == stream) {
-            devices.push((stream, args.device.choose_for_training(stream)?.device));
+            devices.push((stream, args.device.choose_for_training(stream, None)?.device));
         }
         if let Some((_, device)) = devices.iter().find(|(known, _)| *known == stream) {
             of_cells.insert(run.cell, memory_of(device, recipe)?);

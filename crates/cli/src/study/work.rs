@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use super::folder::StudyFolder;
 use super::outcome;
 use crate::args::StudyArgs;
 use crate::error::CliError;
+use crate::machine;
 use crate::progress::{Console, Meter};
 use crate::signals::Stop;
 
@@ -98,7 +98,7 @@ impl<'a> Runs<'a> {
     }
 
     fn command(&self, run: &StudyRun) -> io::Result<Command> {
-        let mut command = Command::new(program()?);
+        let mut command = Command::new(machine::program()?);
         // Ctrl-C is for the study, which asks every run to stop once: a run that is asked twice ends without saving.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -164,12 +164,6 @@ impl<'a> Runs<'a> {
             self.failure.get_or_insert(error);
         }
     }
-}
-
-/// This program. On Linux by the file that runs, which stays the same when its name is given to another version.
-fn program() -> io::Result<PathBuf> {
-    let running = Path::new("/proc/self/exe");
-    if cfg!(target_os = "linux") && running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
 }
 
 impl Work for Runs<'_> {

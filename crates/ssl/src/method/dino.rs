@@ -11,7 +11,7 @@ use train::run::Record;
 use train::state::{SavedState, State, StateError};
 use train::{Position, StepError};
 
-use super::{Method, MethodSpec, Networks, StepPart, of_all_processes};
+use super::{Method, MethodSpec, Networks, StepPart, backward_backbone, of_all_processes};
 use crate::health::{Finding, Health, Moment, Vitals};
 use crate::learner::LearnError;
 use crate::lengths::LengthOptions;
@@ -224,9 +224,8 @@ impl Method for Dino {
         let (features, saved) = vit.forward(student, device, &input, Tokens::Class)?;
         let (d_features, loss, penalty) =
             self.class_loss(networks, part, (features, targets), 1.0, reduce, gradient)?;
-        if part.backbone_learns {
-            vit.backward(student, saved, &d_features, gradient);
-        }
+        let heads = vit.parameters().end..gradient.len();
+        backward_backbone(networks, part, (saved, &d_features), heads, reduce, gradient)?;
         Ok(loss + penalty)
     }
 

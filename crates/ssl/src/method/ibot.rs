@@ -25,7 +25,7 @@ use train::state::{SavedState, State, StateError};
 use train::{Position, StepError};
 
 use super::dino::{Dino, DinoOptions};
-use super::{Method, MethodSpec, Networks, StepPart, of_all_processes};
+use super::{Method, MethodSpec, Networks, StepPart, backward_backbone, of_all_processes};
 use crate::health::{Finding, Health, Moment};
 use crate::learner::LearnError;
 use crate::loss::{Terms, TokenLoss};
@@ -248,7 +248,7 @@ impl Ibot {
         networks: &Networks<'_>,
         part: &StepPart<'_>,
         masks: &Masks,
-        peers: &mut dyn Peers,
+        reduce: &mut dyn Reduce,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
         let Networks { device, vit, student, teacher } = *networks;
@@ -261,7 +261,7 @@ impl Ibot {
         let class_targets = ops::gather(&seen, &of_views.first_of_each(), 1.0);
         let projector = &self.class.head().projector;
         let of_patches = ops::gather(&seen, &of_views.all_but_first(leading), 1.0);
-        let targets = projector.infer_with(teacher, &of_patches, peers)?;
+        let targets = projector.infer_with(teacher, &of_patches, reduce)?;
         drop(of_patches);
         drop(seen);
         self.observe_patches(teacher, &targets, part.at);
@@ -282,17 +282,18 @@ impl Ibot {
 
         let weight = self.options.class_weight;
         let (d_class, class_loss, mut penalty) =
-            self.class.class_loss(networks, part, (class, class_targets), weight, peers, gradient)?;
+            self.class.class_loss(networks, part, (class, class_targets), weight, reduce, gradient)?;
         let mut d_tokens = device.zeros(tokens.shape());
         ops::scatter_add(&d_class, &class_rows, 1.0, &mut d_tokens);
-        let patch_loss = self.patch_loss(networks, part, masks, (&tokens, &targets), &mut d_tokens, peers, gradient)?;
+        let patch_loss =
+            self.patch_loss(networks, part, masks, (&tokens, &targets), &mut d_tokens, reduce, gradient)?;
         drop((tokens, targets));
         if let Some(own) = &self.own_prototypes {
             penalty += self.penalty.add_gradient(own, student, part.share(), gradient);
         }
-        if part.backbone_learns {
-            vit.backward(student, saved, &d_tokens, gradient);
-        }
+        // The mask token comes last in the layout, and its gradient from the very end of the backward pass.
+        let heads = vit.parameters().end..self.mask_token.0;
+        backward_backbone(networks, part, (saved, &d_tokens), heads, reduce, gradient)?;
         self.step.class_loss += class_loss / self.options.class_weight;
         self.step.loss += patch_loss / self.options.patch_weight;
         self.step.targets += masks.count() as f64;

@@ -11,11 +11,12 @@ pub mod ibot;
 pub mod msn;
 
 use std::fmt;
+use std::ops::Range;
 
-use model::{DropPath, Layout, ParamSpec, Tokens, Vit, VitConfig};
+use model::{DropPath, Layout, ParamSpec, Tokens, Vit, VitConfig, VitSaved};
 use tensor::{Device, ParamId, ParamSet, Tensor};
 use train::optimizer::Treatment;
-use train::reduce::{PeerError, Reduce};
+use train::reduce::{EarlySums, PeerError, Reduce, Wire};
 use train::run::Record;
 use train::state::{SavedState, State, StateError};
 use train::{Position, StepError};
@@ -53,6 +54,8 @@ pub struct StepPart<'a> {
     pub at: Position,
     /// Whether the backbone learns in this step. Where it is held still, nobody needs its gradient.
     pub backbone_learns: bool,
+    /// How gradients travel to other processes, in the last part of a step: what is final then may leave. None in the others.
+    pub leaving: Option<Wire>,
 }
 
 impl StepPart<'_> {
@@ -60,6 +63,30 @@ impl StepPart<'_> {
     pub fn share(&self) -> f64 {
         self.views.images() as f64 / self.step_images as f64
     }
+}
+
+/// The backward pass of the student's backbone, which is the last thing that a part adds to a gradient. In the last part of a
+/// step gradients leave for the other processes as soon as they are final: those of `heads` first.
+fn backward_backbone(
+    networks: &Networks<'_>,
+    part: &StepPart<'_>,
+    (saved, d_tokens): (VitSaved, &Tensor),
+    heads: Range<usize>,
+    reduce: &mut dyn Reduce,
+    gradient: &mut ParamSet,
+) -> Result<(), StepError> {
+    let Networks { vit, student, .. } = *networks;
+    if !part.backbone_learns {
+        return Ok(());
+    }
+    let early = part.leaving.map(|wire| EarlySums::begin(reduce, wire)).transpose()?.flatten();
+    let Some(mut early) = early else {
+        vit.backward(student, saved, d_tokens, gradient);
+        return Ok(());
+    };
+    early.are_final(gradient, heads);
+    vit.backward_telling(student, saved, d_tokens, gradient, &mut |gradient, ids| early.are_final(gradient, ids));
+    Ok(early.end()?)
 }
 
 /// What all processes have seen, in their order.
@@ -110,7 +137,7 @@ pub trait Method: fmt::Debug + Send {
 
     /// Adds the gradient of the loss of some images to `gradient`, and returns their share of the loss. The loss is the
     /// mean over all images of the step: the shares of its parts add up to it. `reduce` is for what all processes must know
-    /// before their gradients; these are summed up later.
+    /// before their gradients; these are summed up later, or begin to be where the part says that they may leave.
     fn add_gradient(
         &mut self,
         networks: &Networks<'_>,

@@ -25,7 +25,7 @@ use train::run::Record;
 use train::state::{SavedState, State, StateError};
 use train::{NotFinite, Position, StepError};
 
-use super::{Method, MethodSpec, Networks, StepPart, of_all_processes};
+use super::{Method, MethodSpec, Networks, StepPart, backward_backbone, of_all_processes};
 use crate::health::{Finding, Health, Moment, Vitals};
 use crate::learner::LearnError;
 use crate::lengths::LengthOptions;
@@ -337,10 +337,9 @@ impl Msn {
         let student = networks.student;
         let dy = self.prototypes.backward(student, &projected.y, logits, gradient);
         let d_features = self.projector.backward(student, projected, &dy, gradient, reduce)?;
-        if part.backbone_learns {
-            networks.vit.backward(student, saved, &d_features, gradient);
-        }
         let penalty = self.penalty.add_gradient(&self.prototypes, student, part.share(), gradient);
+        let heads = networks.vit.parameters().end..gradient.len();
+        backward_backbone(networks, part, (saved, &d_features), heads, reduce, gradient)?;
 
         let share = part.share();
         let summaries = ops::row_summaries(&targets);

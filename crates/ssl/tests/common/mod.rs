@@ -2,6 +2,7 @@
 //! digits.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod desk;
 pub mod parts;
 pub mod toy;
 

@@ -146,7 +146,22 @@ pub fn take_step(
     lr: f64,
     broken: Option<usize>,
 ) -> Result<f64, StepError> {
-    let values = StepValues { lr, weight_decay: 0.1, momentum: 0.9, frozen: false, waiting_lr: 1.0 };
+    take_step_of(learner, images, step, usual(lr), broken)
+}
+
+/// The values of a step in which everything learns.
+pub fn usual(lr: f64) -> StepValues {
+    StepValues { lr, weight_decay: 0.1, momentum: 0.9, frozen: false, waiting_lr: 1.0 }
+}
+
+/// The same with these values.
+pub fn take_step_of(
+    learner: &mut Learner,
+    images: Range<usize>,
+    step: u64,
+    values: StepValues,
+    broken: Option<usize>,
+) -> Result<f64, StepError> {
     let (from, to) = (images.start, images.end);
     let key = |view: usize, image: usize| Key::new(step, Purpose::Bench).sample(image as u64).view(view as u32);
     let image = |view: usize, image: usize, side: usize| -> Vec<f64> {

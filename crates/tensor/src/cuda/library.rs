@@ -36,18 +36,21 @@ pub(super) fn first_missing() -> Option<FoundLibrary> {
 }
 
 fn look_for(&(name, source): &(&'static str, &'static str)) -> FoundLibrary {
-    FoundLibrary { name, place: open(name), source }
+    let names = [format!("lib{name}.so.13"), format!("lib{name}.so.1"), format!("lib{name}.so")];
+    // Kept open for the rest of the process: once open under its own name, any later search for that name finds it.
+    let place = open(&names).map(|(library, place)| {
+        std::mem::forget(library);
+        place
+    });
+    FoundLibrary { name, place, source }
 }
 
-/// Opens a library for the rest of the process and says where it was. Once open under its own name, any later search for
-/// that name finds it.
-fn open(name: &str) -> Option<String> {
-    let names = [format!("lib{name}.so.13"), format!("lib{name}.so.1"), format!("lib{name}.so")];
+/// Opens a library that has one of these names, and says where it was.
+pub(super) fn open(names: &[String]) -> Option<(Library, String)> {
     let keep = |file: &Path| {
         // SAFETY: these are NVIDIA's own libraries; opening one runs its initialisers, which is what is wanted.
         let library = unsafe { Library::new(file) }.ok()?;
-        std::mem::forget(library);
-        Some(file.display().to_string())
+        Some((library, file.display().to_string()))
     };
     names.iter().find_map(|n| keep(Path::new(n))).or_else(|| {
         folders()

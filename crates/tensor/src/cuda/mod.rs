@@ -1,14 +1,16 @@
 //! The operations on an NVIDIA GPU.
 //!
-//! One stream, on which all work is queued in the order of the calls, and another that brings images and finishes them;
-//! kernels of our own (`kernels/*.cu`) and matrix products by cuBLASLt. Activations are bf16 (or f32, for comparisons), the
+//! One stream, on which all work is queued in the order of the calls, and another that brings images and finishes them, and where
+//! several GPUs train together a third, on which sums travel (`nccl`); kernels of our own (`kernels/*.cu`) and matrix products by cuBLASLt. Activations are bf16 (or f32, for comparisons), the
 //! residual stream is bf16 or f32, parameters and statistics f32. No operation returns an error: the first failure is
 //! kept, later work is skipped, and `Device::finish` reports it.
 
 mod arguments;
 mod gemm;
 mod library;
+mod listing;
 mod memory;
+pub(crate) mod nccl;
 mod pixels;
 mod profile;
 mod program;
@@ -26,7 +28,7 @@ pub(crate) mod tokens;
 pub(crate) mod views;
 
 use std::cell::Cell;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use cudarc::driver::{result, sys};
 
@@ -35,6 +37,7 @@ use crate::tensor::{DType, Tensor};
 
 pub(crate) use arguments::{Argument, arguments};
 pub use library::{FoundLibrary, cuda_libraries};
+pub use listing::{FoundGpu, found_gpus};
 pub use pixels::UploadedPixels;
 pub use profile::KernelTime;
 pub(crate) use rows::DeviceRows;
@@ -67,6 +70,8 @@ pub(crate) struct Cuda {
     plans: bool,
     failure: Mutex<Option<DeviceError>>,
     profile: Mutex<Option<Vec<profile::Timed>>>,
+    /// The way to other GPUs, where there are others: its failures are this one's.
+    link: Mutex<Weak<nccl::Link>>,
 }
 
 /// What a GPU and plans on it have in common.
@@ -131,14 +136,15 @@ impl Cuda {
         let staging = transfer::Staging::new().map_err(driver("no memory for copies to the GPU"))?;
         let slots = pixels::Slots::new().map_err(driver("no stream could be made on the GPU"))?;
         let gpu = Gpu { context, stream, properties, programs, blas, staging, slots };
-        let (failure, profile) = (Mutex::default(), Mutex::default());
-        Ok(Self { gpu: Arc::new(gpu), types, arena, plans: false, failure, profile })
+        let (failure, profile, link) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Self { gpu: Arc::new(gpu), types, arena, plans: false, failure, profile, link })
     }
 
     /// The same GPU for a plan: operations take addresses without memory behind them, and nothing is computed.
     pub(crate) fn planner(&self) -> Self {
-        let (failure, profile) = (Mutex::default(), Mutex::default());
-        Self { gpu: self.gpu.clone(), types: self.types, arena: Arena::for_plan(), plans: true, failure, profile }
+        let (failure, profile, link) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (gpu, arena) = (self.gpu.clone(), Arena::for_plan());
+        Self { gpu, types: self.types, arena, plans: true, failure, profile, link }
     }
 
     /// Whether nothing is computed.
@@ -258,7 +264,16 @@ impl Cuda {
 
     /// The failure that is known without waiting.
     pub(crate) fn known_failure(&self) -> Result<(), DeviceError> {
+        let link = self.link.lock().unwrap_or_else(std::sync::PoisonError::into_inner).upgrade();
+        if let Some(Err(error)) = link.map(|link| link.check()) {
+            self.fail(DeviceError::Gpu { what: "sums with other GPUs".into(), reason: error.to_string() });
+        }
         self.failure().clone().map_or(Ok(()), Err)
+    }
+
+    /// Counts failures on the way to other GPUs as this one's.
+    fn follow(&self, link: &Arc<nccl::Link>) {
+        *self.link.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::downgrade(link);
     }
 
     /// Device memory; after a failure an empty piece that no kernel will touch.

@@ -1,5 +1,7 @@
 //! The update of all parameters in one launch.
 
+use std::ops::Range;
+
 use super::{Cuda, arguments};
 use crate::ops::{AdamW, ParameterUpdate};
 use crate::params::ParamSet;
@@ -48,39 +50,95 @@ pub(crate) fn step(
     adam: &AdamW,
     followers: Vec<Option<(&mut Tensor, f64)>>,
 ) {
-    let blocks = chunks(student.iter().map(Tensor::len));
-    let correction = |beta: f64, t: u64| 1.0 - beta.powf(t as f64);
     let table: Vec<Parameter> = student
-        .tensors_mut()
-        .iter_mut()
+        .iter()
         .zip(gradient.iter())
         .zip(first.tensors_mut().iter_mut().zip(second.tensors_mut()))
         .zip(followers.iter().zip(updates))
-        .map(|(((value, gradient), (first, second)), (teacher, &update))| {
-            let (lr, decay, clip, t) = match update {
-                ParameterUpdate::Train { lr, decay, clip, t } => (lr, decay, clip, t),
-                ParameterUpdate::Freeze => (0.0, 0.0, 1.0, 1),
-            };
+        .map(|(((value, gradient), (first, second)), (teacher, &update))| Parameter {
+            first: first.cuda_address_mut(),
+            second: second.cuda_address_mut(),
+            gradient: gradient.cuda_address(),
+            ..Parameter::of(value, teacher.as_ref(), update, adam)
+        })
+        .collect();
+    launch(cuda, &table, adam);
+}
+
+/// The step of some elements of each parameter, of which there are moments.
+pub(crate) fn step_on_parts(
+    cuda: &Cuda,
+    student: &mut ParamSet,
+    gradient: &ParamSet,
+    parts: &[Range<usize>],
+    (first, second): (&mut ParamSet, &mut ParamSet),
+    updates: &[ParameterUpdate],
+    adam: &AdamW,
+) {
+    let copy_size = cuda.dtype().size();
+    let table: Vec<Parameter> = student
+        .iter()
+        .zip(gradient.iter())
+        .zip(first.tensors_mut().iter_mut().zip(second.tensors_mut()))
+        .zip(parts.iter().zip(updates))
+        .map(|(((value, gradient), (first, second)), (part, &update))| {
+            let of_all = Parameter::of(value, None, update, adam);
+            let at = |address: u64, size: usize| if address == 0 { 0 } else { address + (part.start * size) as u64 };
             Parameter {
-                // The copies for matrix products are written by the same kernel, so they stay good.
-                value: value.cuda_address(),
-                value_copy: value.cuda_buffer().copy_address(),
-                teacher: teacher.as_ref().map_or(0, |(weights, _)| weights.cuda_address()),
-                teacher_copy: teacher.as_ref().map_or(0, |(weights, _)| weights.cuda_buffer().copy_address()),
+                value: at(of_all.value, size_of::<f32>()),
+                value_copy: at(of_all.value_copy, copy_size),
                 first: first.cuda_address_mut(),
                 second: second.cuda_address_mut(),
-                gradient: gradient.cuda_address(),
-                count: value.len() as i64,
-                shrink: (1.0 - lr * decay) as f32,
-                clip: clip as f32,
-                step_size: (lr / correction(adam.beta1, t)) as f32,
-                inverse_sqrt_correction2: (1.0 / correction(adam.beta2, t).sqrt()) as f32,
-                frozen: i32::from(update == ParameterUpdate::Freeze),
-                rest: teacher.as_ref().map_or(0.0, |(_, momentum)| (1.0 - momentum) as f32),
+                gradient: at(gradient.cuda_address(), size_of::<f32>()),
+                count: part.len() as i64,
+                ..of_all
             }
         })
         .collect();
-    let (table, places) = (cuda.uploaded(&table), cuda.uploaded(&blocks));
+    launch(cuda, &table, adam);
+}
+
+/// The teacher's part of a step alone.
+pub(crate) fn average(cuda: &Cuda, student: &ParamSet, followers: Vec<Option<(&mut Tensor, f64)>>) {
+    let adam = AdamW::default();
+    let still = |(value, teacher): (&Tensor, &Option<(&mut Tensor, f64)>)| {
+        Parameter::of(value, teacher.as_ref(), ParameterUpdate::Freeze, &adam)
+    };
+    let table: Vec<Parameter> = student.iter().zip(&followers).map(still).collect();
+    launch(cuda, &table, &adam);
+}
+
+impl Parameter {
+    /// A tensor and its update, without moments and gradient.
+    fn of(value: &Tensor, teacher: Option<&(&mut Tensor, f64)>, update: ParameterUpdate, adam: &AdamW) -> Self {
+        let correction = |beta: f64, t: u64| 1.0 - beta.powf(t as f64);
+        let (lr, decay, clip, t) = match update {
+            ParameterUpdate::Train { lr, decay, clip, t } => (lr, decay, clip, t),
+            ParameterUpdate::Freeze => (0.0, 0.0, 1.0, 1),
+        };
+        Self {
+            // The copies for matrix products are written by the same kernel, so they stay good.
+            value: value.cuda_address(),
+            value_copy: value.cuda_buffer().copy_address(),
+            teacher: teacher.map_or(0, |(weights, _)| weights.cuda_address()),
+            teacher_copy: teacher.map_or(0, |(weights, _)| weights.cuda_buffer().copy_address()),
+            first: 0,
+            second: 0,
+            gradient: 0,
+            count: value.len() as i64,
+            shrink: (1.0 - lr * decay) as f32,
+            clip: clip as f32,
+            step_size: (lr / correction(adam.beta1, t)) as f32,
+            inverse_sqrt_correction2: (1.0 / correction(adam.beta2, t).sqrt()) as f32,
+            frozen: i32::from(update == ParameterUpdate::Freeze),
+            rest: teacher.map_or(0.0, |(_, momentum)| (1.0 - momentum) as f32),
+        }
+    }
+}
+
+fn launch(cuda: &Cuda, table: &[Parameter], adam: &AdamW) {
+    let blocks = chunks(table.iter().map(|parameter| parameter.count as usize));
+    let (table, places) = (cuda.uploaded(table), cuda.uploaded(&blocks));
     let arguments = arguments![
         table.address(),
         places.address(),

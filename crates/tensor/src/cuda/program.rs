@@ -39,6 +39,7 @@ sources!(
     softmax,
     tokens,
     views,
+    wire,
 );
 
 /// Compiling or loading a kernel went wrong.

@@ -113,10 +113,10 @@ pub struct PartMoments<'a> {
 }
 
 /// One AdamW step on those elements of the student that there are moments of, with the bits that [`adamw_and_average`] gives
-/// them. For the host.
+/// them.
 ///
 /// # Panics
-/// When there is not one update and one part for each parameter, or they are on a GPU.
+/// When there is not one update and one part for each parameter.
 pub fn adamw_on_parts(
     student: &mut ParamSet,
     gradient: &ParamSet,
@@ -136,13 +136,13 @@ pub fn adamw_on_parts(
             cpu::Slices { value, gradient, first: T::slice_mut(first), second: T::slice_mut(second), teacher: None, update }
         });
         cpu::step(device.as_cpu(), slices.collect(), adam);
-    }, _cuda => unreachable!("a GPU's process keeps the moments of all parameters"));
+    }, cuda => gpu::step_on_parts(cuda, student, gradient, parts, (first, second), updates, adam));
 }
 
-/// The second half of [`adamw_and_average`] alone, with the same bits: the teacher follows the student. For the host.
+/// The second half of [`adamw_and_average`] alone, with the same bits: the teacher follows the student.
 ///
 /// # Panics
-/// When the teacher's parameters are not the student's, or they are on a GPU.
+/// When the teacher's parameters are not the student's.
 pub fn average(student: &ParamSet, teacher: Teacher<'_>) {
     let Some(any) = student.tensors().first() else { return };
     let device = any.device().clone();
@@ -151,7 +151,7 @@ pub fn average(student: &ParamSet, teacher: Teacher<'_>) {
         let pairs = followers.into_iter().zip(student.iter());
         let pairs = pairs.filter_map(|(teacher, value)| teacher.map(|(t, m)| (T::slice_mut(t), T::slice(value), m)));
         cpu::average_all(device.as_cpu(), pairs.collect());
-    }, _cuda => unreachable!("a GPU averages in the step itself"));
+    }, cuda => gpu::average(cuda, student, followers));
 }
 
 /// The end of a step of SGD with momentum: `value -= rate velocity`, then `velocity *= momentum`, so that the next gradient

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::desk::FEW;
 use super::{PeerError, Peers};
 
 /// What must be the same in all processes: a name for people and a value, in any order.
@@ -28,17 +29,35 @@ impl fmt::Display for Disagreement {
     }
 }
 
+fn no_text(error: &dyn fmt::Display) -> PeerError {
+    PeerError::Lost(format!("what one of them said is no text: {error}"))
+}
+
+/// What each process says. Bytes travel as numbers, and only few of them at a time: processes on GPUs can do that before they have
+/// anything that carries many.
+pub fn gather_texts(peers: &mut dyn Peers, here: &str) -> Result<Vec<String>, PeerError> {
+    let lengths: Vec<usize> = peers
+        .gather(&[here.len() as f64])?
+        .iter()
+        .map(|length| length.first().copied().unwrap_or(0.0) as usize)
+        .collect();
+    let longest = lengths.iter().copied().max().unwrap_or(0);
+    let mut all = vec![Vec::new(); lengths.len()];
+    for from in (0..longest).step_by(FEW) {
+        let part = here.as_bytes().iter().skip(from).take(FEW);
+        let parts = peers.gather(&part.map(|&byte| f64::from(byte)).collect::<Vec<_>>())?;
+        for (bytes, part) in all.iter_mut().zip(parts) {
+            bytes.extend(part.iter().map(|&byte| byte as u8));
+        }
+    }
+    all.into_iter().map(|bytes| String::from_utf8(bytes).map_err(|error| no_text(&error))).collect()
+}
+
 /// The first process that differs from the first one of all; none where all have the same. All processes are told the same.
 pub fn first_disagreement(peers: &mut dyn Peers, facts: &Facts) -> Result<Option<Disagreement>, PeerError> {
-    // Bytes as numbers: little is sent here, and once.
     let text = serde_json::to_string(facts).map_err(|error| PeerError::Lost(error.to_string()))?;
-    let sent: Vec<f64> = text.bytes().map(f64::from).collect();
-    let read = |numbers: &Vec<f64>| -> Result<Facts, PeerError> {
-        let bytes: Vec<u8> = numbers.iter().map(|&byte| byte as u8).collect();
-        serde_json::from_slice(&bytes)
-            .map_err(|error| PeerError::Lost(format!("what one of them said is no text: {error}")))
-    };
-    let all = peers.gather(&sent)?.iter().map(read).collect::<Result<Vec<Facts>, _>>()?;
+    let read = |text: &String| serde_json::from_str(text).map_err(|error| no_text(&error));
+    let all = gather_texts(peers, &text)?.iter().map(read).collect::<Result<Vec<Facts>, _>>()?;
     let value = |facts: &Facts, what: &str| facts.iter().find(|(name, _)| name == what).map(|(_, value)| value.clone());
     for (rank, others) in all.iter().enumerate().skip(1) {
         for (what, _) in all[0].iter().chain(others) {
@@ -55,6 +74,20 @@ pub fn first_disagreement(peers: &mut dyn Peers, facts: &Facts) -> Result<Option
 mod tests {
     use super::super::threads;
     use super::*;
+
+    #[test]
+    fn texts_of_any_length_arrive_in_few_numbers_at_a_time() {
+        let text = |rank: usize| "\u{e9}x".repeat([0, 1, 2 * FEW][rank]);
+        std::thread::scope(|scope| {
+            for mut rank in threads::group(3) {
+                scope.spawn(move || {
+                    let own = text(rank.rank());
+                    let all = gather_texts(&mut rank, &own).unwrap();
+                    assert!(all.iter().enumerate().all(|(rank, said)| *said == text(rank)));
+                });
+            }
+        });
+    }
 
     #[test]
     fn whoever_differs_is_named_with_what_differs_to_all() {

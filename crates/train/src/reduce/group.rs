@@ -5,13 +5,14 @@
 //! end, while the others still come to share numbers. They see its word, and know: their step ends with
 //! [`PeerError::Elsewhere`], and the decision that they would come for next has been made.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tensor::ParamSet;
 
-use super::{PeerError, Peers, Recipient, Reduce, Until, Wire};
+use super::{CarrierMemory, PeerError, Peers, Recipient, Reduce, Until, Wire};
 
 /// What a process came for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,29 @@ pub trait Exchange: Send {
     /// What all processes have brought, in their order.
     fn meet(&mut self, here: Sent, until: Until) -> Result<Vec<Sent>, PeerError>;
 
+    /// As [`Carrier::least_to_begin`](super::Carrier::least_to_begin).
+    fn least_to_begin(&self) -> Option<usize> {
+        None
+    }
+
+    /// As [`Carrier::memory`](super::Carrier::memory).
+    fn memory(&self, lengths: &[usize], wire: Wire) -> CarrierMemory {
+        _ = (lengths, wire);
+        CarrierMemory::default()
+    }
+
+    /// As [`Carrier::prepare`](super::Carrier::prepare).
+    fn prepare(&mut self, tensors: &ParamSet, wire: Wire) -> Result<(), PeerError> {
+        _ = (tensors, wire);
+        Ok(())
+    }
+
+    /// As [`Carrier::begin_sum`](super::Carrier::begin_sum). Every process is known to come for this.
+    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
+        _ = (tensors, which, wire);
+        Ok(())
+    }
+
     /// Replaces each tensor by its sum over all processes. Every one of them is known to come for this.
     fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError>;
 
@@ -65,6 +89,11 @@ impl<E: Exchange> Group<E> {
     /// Processes that exchange numbers in this way.
     pub fn new(exchange: E) -> Self {
         Self { exchange, decided: Arc::default(), waited: Arc::default() }
+    }
+
+    /// How they exchange numbers.
+    pub(super) fn into_exchange(self) -> E {
+        self.exchange
     }
 
     /// What is done with the others, whose time is taken.
@@ -108,6 +137,22 @@ impl<E: Exchange> Peers for Group<E> {
 }
 
 impl<E: Exchange> Reduce for Group<E> {
+    fn least_to_begin(&self) -> Option<usize> {
+        self.exchange.least_to_begin()
+    }
+
+    fn memory(&self, lengths: &[usize], wire: Wire) -> CarrierMemory {
+        self.exchange.memory(lengths, wire)
+    }
+
+    fn prepare(&mut self, tensors: &ParamSet, wire: Wire) -> Result<(), PeerError> {
+        self.exchange.prepare(tensors, wire)
+    }
+
+    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
+        self.timed(|exchange| exchange.begin_sum(tensors, which, wire))
+    }
+
     fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
         self.timed(|exchange| exchange.sum(tensors, wire))
     }

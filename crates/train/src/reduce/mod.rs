@@ -6,6 +6,10 @@
 //! would leave the others waiting, so it is made by all.
 //!
 //! - `group`: how processes that can exchange numbers decide and fail as one, however these travel.
+//! - [`Carrier`]: what moves many numbers between GPUs.
+//! - [`nccl`]: the one for GPUs.
+//! - [`desk`]: where processes meet that have one, over TCP.
+//! - [`EarlySums`]: gradients that leave while the backward pass still computes others.
 //! - `mpi`, with the feature of that name: processes that talk through MPI.
 //! - [`agreement`]: whether they were asked for the same.
 //! - [`waiting`]: how long they wait for each other.
@@ -13,18 +17,27 @@
 //! - [`threads`]: processes that are threads of one program, for tests and as the reference of every other way.
 
 pub mod agreement;
+mod carrier;
+pub mod desk;
+mod early;
 mod group;
+#[cfg(test)]
+mod group_tests;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+pub mod nccl;
 mod share;
 pub mod threads;
 pub mod waiting;
 mod wire;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use tensor::ParamSet;
 
+pub use carrier::{Carrier, CarrierMemory};
+pub use early::EarlySums;
 pub use group::{Exchange, Group, Sent, Word};
 pub use model::{Alone, Awaited, PeerError, Peers};
 pub use share::Share;
@@ -33,6 +46,31 @@ pub use wire::Wire;
 
 /// The processes of a run that train together.
 pub trait Reduce: Peers {
+    /// How many elements are worth a sum of their own before all gradients are there; none where all are summed together at
+    /// the end. The same in all processes.
+    fn least_to_begin(&self) -> Option<usize> {
+        None
+    }
+
+    /// What sums of tensors of these lengths take of a device's memory beside them.
+    fn memory(&self, lengths: &[usize], wire: Wire) -> CarrierMemory {
+        _ = (lengths, wire);
+        CarrierMemory::default()
+    }
+
+    /// Takes that memory, before the first sum of tensors like these.
+    fn prepare(&mut self, tensors: &ParamSet, wire: Wire) -> Result<(), PeerError> {
+        _ = (tensors, wire);
+        Ok(())
+    }
+
+    /// Begins to replace the tensors of some ids by their sums, which nobody may touch until [`Reduce::sum`] has completed that
+    /// and summed the rest. All processes come for it: [`EarlySums`].
+    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
+        _ = (tensors, which, wire);
+        Ok(())
+    }
+
     /// Replaces each tensor by its sum over all processes.
     fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError>;
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tensor::{ParamSet, Tensor};
+use tensor::ParamSet;
 
 /// Which part of every tensor: one of several that are as equal as can be, and together the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,16 +44,9 @@ impl Share {
     pub fn copy_of(self, set: &ParamSet) -> ParamSet {
         let mut part = self.zeros_of(set);
         for (part, whole) in part.tensors_mut().iter_mut().zip(set.iter()) {
-            let fits = part.copy_from_le_bytes(self.of_bytes(whole, &whole.to_le_bytes()));
-            assert!(fits, "a part of the same elements");
+            part.copy_part_of(whole, self.of_elements(whole.len()));
         }
         part
-    }
-
-    /// The part of a tensor's bytes.
-    pub(crate) fn of_bytes<'a>(self, whole: &Tensor, bytes: &'a [u8]) -> &'a [u8] {
-        let (size, elements) = (whole.dtype().size(), self.of_elements(whole.len()));
-        &bytes[elements.start * size..elements.end * size]
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Sums are taken in double precision and in the order of the processes.
 
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -9,7 +10,7 @@ use tensor::{ParamSet, Tensor};
 
 use super::group::{Exchange, Group, Sent, Word};
 use super::waiting::Next;
-use super::{Awaited, PeerError, Recipient, Share, Until, Waiting, Wire, wire};
+use super::{Awaited, Carrier, PeerError, Recipient, Share, Until, Waiting, Wire, early, wire};
 
 /// So many processes, each for a thread of its own. One that is dropped has ended: the others are told.
 ///
@@ -33,8 +34,13 @@ pub fn group(ranks: usize) -> Vec<Group<Member>> {
 /// The same where they wait for each other in this way.
 pub fn group_that_waits(ranks: usize, waiting: &Waiting) -> Vec<Group<Member>> {
     let place = Arc::new(Place { ranks, meeting: Mutex::default(), changed: Condvar::new() });
-    let member = |rank| Member { rank, place: place.clone(), waiting: waiting.clone() };
+    let member = |rank| Member { rank, place: place.clone(), waiting: waiting.clone(), begun: Vec::new() };
     (0..ranks).map(|rank| Group::new(member(rank))).collect()
+}
+
+/// So many carriers, for processes that meet elsewhere and are threads of one program.
+pub fn carriers(ranks: usize) -> Vec<Member> {
+    group(ranks).into_iter().map(Group::into_exchange).collect()
 }
 
 /// One of the threads.
@@ -43,6 +49,8 @@ pub struct Member {
     rank: usize,
     place: Arc<Place>,
     waiting: Waiting,
+    /// Which tensors of the step under way are sums already.
+    begun: Vec<Range<usize>>,
 }
 
 /// Where they meet.
@@ -66,13 +74,16 @@ struct Meeting {
     left: Option<usize>,
     /// Whom the others have waited for in vain.
     given_up: Option<Awaited>,
+    /// Whether somebody has said that nothing more is carried.
+    is_ended: bool,
 }
 
 impl Meeting {
     /// Why it will not take place.
     fn failure(&self) -> Option<PeerError> {
         let late = self.given_up.clone().map(PeerError::Late);
-        late.or_else(|| self.left.map(|rank| PeerError::Lost(format!("process {rank} has ended"))))
+        let ended = self.is_ended.then(|| PeerError::Lost("nothing more is carried between them".to_owned()));
+        late.or(ended).or_else(|| self.left.map(|rank| PeerError::Lost(format!("process {rank} has ended"))))
     }
 
     /// Those of so many who have not come.
@@ -165,20 +176,25 @@ impl Exchange for Member {
         Ok(Arc::unwrap_or_clone(together))
     }
 
-    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
-        let all = self.share_numbers(tensors, wire)?;
-        let mut from = 0;
-        for tensor in tensors.tensors_mut() {
-            let to = from + tensor.len();
-            let sum = (from..to).map(|i| all.iter().map(|sent| sent.numbers[i]).sum());
-            tensor.copy_from_f64(&as_sent(sum, wire));
-            from = to;
-        }
+    fn least_to_begin(&self) -> Option<usize> {
+        // Nothing is gained by it here; it is done as often as can be, so that tests see it.
+        Some(1)
+    }
+
+    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
+        early::check_new(&self.begun, &which)?;
+        self.sum_some(tensors, std::slice::from_ref(&which), wire)?;
+        self.begun.push(which);
         Ok(())
     }
 
+    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
+        let begun = std::mem::take(&mut self.begun);
+        self.sum_some(tensors, &early::rest(&begun, tensors.len()), wire)
+    }
+
     fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
-        let all = self.share_numbers(shares, Wire::Exact)?;
+        let all = self.share_numbers(shares.iter(), Wire::Exact)?;
         let (Recipient::Everyone(whole) | Recipient::First(whole)) = to else { return Ok(()) };
         // What has been taken of the numbers of each.
         let mut taken = vec![0; all.len()];
@@ -204,10 +220,61 @@ fn as_sent(numbers: impl Iterator<Item = f64>, wire: Wire) -> Vec<f64> {
 }
 
 impl Member {
-    /// The elements of all tensors, as all processes have them.
-    fn share_numbers(&mut self, tensors: &ParamSet, wire: Wire) -> Result<Vec<Sent>, PeerError> {
-        let numbers = as_sent(tensors.iter().flat_map(Tensor::to_f64), wire);
+    /// Replaces the tensors of these ids by their sums.
+    fn sum_some(&mut self, tensors: &mut ParamSet, which: &[Range<usize>], wire: Wire) -> Result<(), PeerError> {
+        let ids = || which.iter().cloned().flatten();
+        let all = self.share_numbers(ids().map(|id| &tensors.tensors()[id]), wire)?;
+        let mut from = 0;
+        for id in ids() {
+            let tensor = &mut tensors.tensors_mut()[id];
+            let to = from + tensor.len();
+            let sum = (from..to).map(|i| all.iter().map(|sent| sent.numbers[i]).sum());
+            tensor.copy_from_f64(&as_sent(sum, wire));
+            from = to;
+        }
+        Ok(())
+    }
+
+    /// The elements of some tensors, as all processes have them.
+    fn share_numbers<'a>(
+        &mut self,
+        tensors: impl Iterator<Item = &'a Tensor>,
+        wire: Wire,
+    ) -> Result<Vec<Sent>, PeerError> {
+        let numbers = as_sent(tensors.flat_map(Tensor::to_f64), wire);
         self.meet(Sent { word: Word::Numbers, numbers }, Until::Limit)
+    }
+}
+
+impl Carrier for Member {
+    fn least_to_begin(&self) -> Option<usize> {
+        Exchange::least_to_begin(self)
+    }
+
+    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
+        Exchange::begin_sum(self, tensors, which, wire)
+    }
+
+    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
+        Exchange::sum(self, tensors, wire)
+    }
+
+    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
+        Exchange::put_together(self, shares, to)
+    }
+
+    fn gather(&mut self, here: &[f64], lengths: &[usize]) -> Result<Vec<f64>, PeerError> {
+        let all = self.meet(Sent { word: Word::Numbers, numbers: here.to_vec() }, Until::Limit)?;
+        assert!(all.iter().map(|sent| sent.numbers.len()).eq(lengths.iter().copied()), "as was announced");
+        Ok(all.into_iter().flat_map(|sent| sent.numbers).collect())
+    }
+
+    fn give_up(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let place = self.place.clone();
+        Arc::new(move || {
+            place.meeting().is_ended = true;
+            place.changed.notify_all();
+        })
     }
 }
 
@@ -220,179 +287,8 @@ impl Drop for Member {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Peers, Reduce};
+    use super::super::group_tests::of_every_group;
     use super::*;
-    use tensor::{CpuOptions, Device};
 
-    /// What `work` gives in each of some processes.
-    fn in_each<R: Send>(ranks: usize, work: impl Fn(Group<Member>) -> R + Sync) -> Vec<R> {
-        std::thread::scope(|scope| {
-            let work = &work;
-            let threads: Vec<_> = group(ranks).into_iter().map(|rank| scope.spawn(move || work(rank))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-        })
-    }
-
-    #[test]
-    fn numbers_decisions_and_sums_are_those_of_all() {
-        let seen = in_each(3, |mut rank| {
-            let mut sums = Vec::new();
-            for round in 0..200 {
-                let here: Vec<f64> = (0..rank.rank()).map(|i| f64::from(round) + i as f64).collect();
-                sums.push(rank.gather(&here).unwrap());
-                assert_eq!(rank.any(rank.rank() == 1 && round % 2 == 0, Until::Limit).unwrap(), round % 2 == 0);
-            }
-            let device = Device::cpu(CpuOptions { threads: Some(1), ..Default::default() }).unwrap();
-            let mut set = ParamSet::zeros(&device, [&[2][..], &[1]]);
-            for tensor in set.tensors_mut() {
-                tensor.copy_from_f64(&vec![1.0 + rank.rank() as f64; tensor.len()]);
-            }
-            rank.sum(&mut set, Wire::Exact).unwrap();
-            assert!(set.iter().all(|tensor| tensor.to_f64().iter().all(|&x| x == 6.0)));
-            sums
-        });
-        assert_eq!(seen[0][7], [vec![], vec![7.0], vec![7.0, 8.0]]);
-        assert!(seen.iter().all(|sums| *sums == seen[0]));
-    }
-
-    #[test]
-    fn who_fails_in_the_middle_of_a_step_ends_it_for_all() {
-        let seen = in_each(3, |mut rank| {
-            let mut outcomes = Vec::new();
-            for step in 0..3 {
-                let failed = step == 1 && rank.rank() == 2;
-                // Numbers are shared twice in a step, and decided on once at its end.
-                let shared = if failed { Err(PeerError::Elsewhere) } else { rank.gather(&[0.0]) };
-                let shared = shared.and_then(|_| rank.gather(&[0.0]));
-                outcomes.push(rank.any(shared.is_err(), Until::Limit).unwrap());
-            }
-            outcomes
-        });
-        assert!(seen.iter().all(|outcomes| *outcomes == [false, true, false]), "{seen:?}");
-    }
-
-    #[test]
-    fn who_ends_leaves_nobody_waiting() {
-        let seen = in_each(3, |mut rank| {
-            rank.any(false, Until::Limit).unwrap();
-            if rank.rank() == 1 { Ok(vec![]) } else { rank.gather(&[1.0]) }
-        });
-        for rank in [0, 2] {
-            let error = seen[rank].as_ref().unwrap_err();
-            assert_eq!(error.to_string(), "the processes of this run have lost each other: process 1 has ended");
-        }
-    }
-
-    #[test]
-    fn who_is_elsewhere_in_the_run_is_noticed() {
-        let seen = in_each(2, |mut rank| {
-            if rank.rank() == 0 { rank.any(false, Until::Limit).map(|_| ()) } else { rank.gather(&[]).map(|_| ()) }
-        });
-        assert!(seen.iter().all(|seen| seen.as_ref().unwrap_err().to_string().contains("not at the same place")));
-    }
-    #[test]
-    fn who_does_not_come_is_named_and_ends_the_waiting_of_all() {
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let say = {
-            let said = said.clone();
-            Arc::new(move |words: &str| said.lock().unwrap().push(words.to_owned()))
-        };
-        let short = std::time::Duration::from_millis(50);
-        let waiting = Waiting { limit: Some(4 * short), notice: short, say };
-        // Whoever gives up lets the late one go on, which comes after all: for it too the meeting is over.
-        let gave_up = std::sync::Barrier::new(3);
-        let seen = std::thread::scope(|scope| {
-            let work = |mut rank: Group<Member>| {
-                let gave_up = &gave_up;
-                scope.spawn(move || {
-                    if rank.rank() == 1 {
-                        gave_up.wait();
-                        return rank.gather(&[1.0]).unwrap_err();
-                    }
-                    let error = rank.gather(&[1.0]).unwrap_err();
-                    gave_up.wait();
-                    error
-                })
-            };
-            let threads: Vec<_> = group_that_waits(3, &waiting).into_iter().map(work).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
-        });
-        for error in seen {
-            assert!(matches!(&error, PeerError::Late(awaited) if awaited.ranks == [1]), "{error}");
-            assert!(error.to_string().starts_with("process 1 has not come for "), "{error}");
-        }
-        let said = said.lock().unwrap();
-        let is_of_one = |words: &String| words.starts_with("waiting: process 1 has not come for ");
-        assert!(!said.is_empty() && said.iter().all(is_of_one), "{said:?}");
-    }
-
-    #[test]
-    fn whatever_one_of_them_does_alone_is_waited_for() {
-        let waiting = Waiting { limit: Some(std::time::Duration::ZERO), ..Waiting::default() };
-        let entered = std::sync::Barrier::new(2);
-        let seen = std::thread::scope(|scope| {
-            let work = |mut rank: Group<Member>| {
-                let entered = &entered;
-                scope.spawn(move || {
-                    entered.wait();
-                    // Somebody is here first, and has no time to wait otherwise.
-                    rank.any(rank.rank() == 0, Until::Done).unwrap()
-                })
-            };
-            let threads: Vec<_> = group_that_waits(2, &waiting).into_iter().map(work).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
-        });
-        assert_eq!(seen, [true, true]);
-    }
-
-    /// Tensors of some lengths whose elements are all different.
-    fn set(device: &Device, lengths: &[usize], from: f64) -> ParamSet {
-        let shapes: Vec<[usize; 1]> = lengths.iter().map(|&length| [length]).collect();
-        let mut set = ParamSet::zeros(device, shapes.iter().map(|shape| &shape[..]));
-        let mut next = from;
-        for tensor in set.tensors_mut() {
-            let values: Vec<f64> = (0..tensor.len()).map(|i| next + i as f64).collect();
-            next += values.len() as f64;
-            tensor.copy_from_f64(&values);
-        }
-        set
-    }
-
-    fn elements(set: &ParamSet) -> Vec<f64> {
-        set.iter().flat_map(Tensor::to_f64).collect()
-    }
-
-    #[test]
-    fn shares_put_together_are_the_whole_in_all_or_in_the_first() {
-        let lengths = [1, 7, 2, 30];
-        in_each(3, |mut rank| {
-            let device = Device::cpu(CpuOptions { threads: Some(1), ..Default::default() }).unwrap();
-            let whole = set(&device, &lengths, 1.0);
-            let shares = Share { number: rank.rank(), of: 3 }.copy_of(&whole);
-            assert!(shares.iter().map(Tensor::len).sum::<usize>() <= 40 / 3 + lengths.len());
-            let mut everywhere = whole.zeros_like();
-            rank.put_together(&shares, Recipient::Everyone(&mut everywhere)).unwrap();
-            assert_eq!(elements(&everywhere), elements(&whole));
-            let mut first = whole.zeros_like();
-            let to = if rank.rank() == 0 { Recipient::First(&mut first) } else { Recipient::Another };
-            rank.put_together(&shares, to).unwrap();
-            assert_eq!(elements(&first) == elements(&whole), rank.rank() == 0);
-        });
-    }
-
-    #[test]
-    fn gradients_may_travel_rounded_and_all_have_the_same_sum() {
-        let sums = in_each(3, |mut rank| {
-            let device = Device::cpu(CpuOptions { threads: Some(1), ..Default::default() }).unwrap();
-            let mut gradient = set(&device, &[5, 300], 1.0 + rank.rank() as f64 / 3.0);
-            rank.sum(&mut gradient, Wire::Bf16).unwrap();
-            elements(&gradient)
-        });
-        assert!(sums.iter().all(|sum| *sum == sums[0]));
-        for (i, sum) in sums[0].iter().enumerate() {
-            let exact = 3.0 * (1.0 + i as f64) + 1.0;
-            assert!((sum - exact).abs() <= exact / 128.0, "{sum} is not {exact}");
-            assert_eq!(as_sent([*sum].into_iter(), Wire::Bf16), [*sum], "it has travelled");
-        }
-    }
+    of_every_group!(group_that_waits);
 }
