@@ -13,9 +13,14 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     // Some systems give an accepted connection what its listener has.
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(WRITE_WITHIN))?;
     notice_its_end(stream);
     Ok(())
+}
+
+/// Makes a connection one that lasts, after a greeting that had to be done in time: nothing need be said on it for long.
+pub(super) fn settle(stream: &TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(None)?;
+    stream.set_write_timeout(Some(WRITE_WITHIN))
 }
 
 /// The system asks the other machine whether it is there, the process on it need not do anything: one that computes, or is

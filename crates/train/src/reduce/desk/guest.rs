@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::super::waiting::Next;
 use super::super::{PeerError, Until, Waiting};
-use super::connection::{broke, prepare};
+use super::connection::{broke, prepare, settle};
 use super::error::DeskError;
 use super::frame::{FromDesk, longest_from_desk, read_frame};
 use super::greeting::{Answer, Greeting, Hurried, IN_TIME};
@@ -97,7 +97,7 @@ fn greet(address: SocketAddr, greeting: &Greeting) -> io::Result<(TcpStream, Ans
         }
         _ => error,
     })?;
-    stream.set_read_timeout(None)?;
+    settle(&stream)?;
     Ok((stream, answer))
 }
 

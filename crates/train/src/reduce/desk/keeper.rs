@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::Waiting;
-use super::connection::{broke, prepare};
+use super::connection::{broke, prepare, settle};
 use super::error::DeskError;
 use super::frame::{FromDesk, LONGEST_TO_DESK, ToDesk, read_frame, write_frame};
 use super::greeting::{Answer, Greeting, Hurried, IN_TIME};
@@ -181,7 +181,7 @@ impl Keeper {
 
     /// Gives a process its seat, by which it hears what is said to all.
     fn seat(&self, rank: usize, stream: &TcpStream) -> std::io::Result<()> {
-        stream.set_read_timeout(None)?;
+        settle(stream)?;
         _ = self.seats[rank].set(Mutex::new(stream.try_clone()?));
         // What was said before it could hear.
         let over = self.hall().over().cloned();
