@@ -38,9 +38,12 @@ def compute(folder):
         patches.append((patch - patch.mean()) / (patch - patch.mean()).norm())
     filters = torch.stack(patches)
 
+    def averaged(part):
+        # The responses of a thousand images take 280 MB: only their averages are kept.
+        return functional.adaptive_avg_pool2d(functional.relu(functional.conv2d(part, filters) - 0.5), 2).flatten(1)
+
     def features(pixels):
-        responses = [functional.relu(functional.conv2d(part, filters) - 0.5) for part in prepared(pixels).split(1000)]
-        return torch.cat([functional.adaptive_avg_pool2d(part, 2).flatten(1) for part in responses]).numpy()
+        return torch.cat([averaged(prepared(part)) for part in np.array_split(pixels, -(-len(pixels) // 1000))]).numpy()
 
     return features(train), train_labels, features(test), test_labels
 
