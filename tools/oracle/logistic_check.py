@@ -45,8 +45,7 @@ def main():
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--solver", default="newton-cholesky")
     args = parser.parse_args()
-    x, y, x_test, y_test = cifar_features.compute(args.data)
-    x, y, x_test, y_test = x[: args.rows], y[: args.rows], x_test[:2000], y_test[:2000]
+    x, y, x_test, y_test = cifar_features.compute(args.data, args.rows, 2000)
     with tempfile.TemporaryDirectory() as folder:
         train, test = f"{folder}/train.safetensors", f"{folder}/test.safetensors"
         cifar_features.save(train, x, y)
