@@ -346,3 +346,32 @@ fn batch_norm_does_not_make_other_images_like_these() {
         assert!(places.iter().zip(0..).all(is_near), "{places:?}");
     }
 }
+
+#[test]
+fn precision_has_the_components_of_certainty_where_the_head_has_batch_norm() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let value = |i: usize| ((i * i + 7 * i) % 101) as f32 / 50.0 - 1.0;
+    for (name, rows, shift) in [("train", 0..40, 0.0), ("test", 40..80, 0.8)] {
+        let values = (64 * rows.start..64 * rows.end).map(|i| value(i) + shift);
+        write_npy(&path(&format!("{name}.npy")), 64, values);
+        fs::write(path(&format!("{name}.csv")), format!("label\n{}", "0\n1\n".repeat(rows.len() / 2))).unwrap();
+    }
+    let of = |test: &str| {
+        let words = ["eval", "precision", "--weights", weights(&BATCH_NORM), "--k=5", "--bins=4", "--device=cpu"];
+        let files = ["--train", &path("train.npy"), "--test", test, "--json"];
+        (run(&[&words[..], &files].concat()).json(), certainty(&BATCH_NORM, &files).json())
+    };
+    let (precision, certain) = of(&path("test.npy"));
+    assert_eq!((&precision["evaluation"]["version"], &precision["top1"]), (&3.into(), &certain["top1"]));
+    let (lengths, kappas) = (&precision["bins"], &certain["scores"]["precision"]["quantiles"]);
+    let tau = number(&precision["settings"]["tau"]);
+    assert_eq!(lengths.as_array().unwrap().len(), 4);
+    for (length, kappa) in lengths.as_array().unwrap().iter().zip(kappas.as_array().unwrap()) {
+        for end in ["from", "to"] {
+            let (length, kappa) = (number(&length[end]), number(&kappa[end]));
+            assert!((length - kappa * tau).abs() < 1e-6 * length, "{length} {kappa}");
+        }
+        assert_eq!((&length["top1"], &length["images"]), (&kappa["top1"], &kappa["images"]));
+    }
+}

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use common::{expected, hash, identity_head};
 use eval::certainty::{Certainty, Describer, Score, auroc, calibration, risk_coverage, scores};
 use eval::mixture::{self, prototype_mixture};
-use eval::prototypes::{PrototypeKind, assign};
+use eval::prototypes::{Choice, PrototypeKind, assign};
 use eval::{EvalError, Features, Place, knn};
 use model::weights::LoadedHead;
 use serde_json::Value;
@@ -87,7 +87,7 @@ fn it_is_the_density_of_the_mixture_and_the_entropy_of_the_assignments() {
     assert!((mean(&|certainty| certainty.log_density.unwrap()) - score.log_likelihood).abs() < 1e-5);
     // That of assignments has the paper's approximation of the log-normaliser.
     let mut go_on = |_: usize, _: usize| ControlFlow::Continue(());
-    let assigned = assign(&head, PrototypeKind::Vmf, 0.07, &features, &device, &mut go_on).unwrap();
+    let assigned = assign(&head, Choice::new(PrototypeKind::Vmf, 0.07), &features, &device, &mut go_on).unwrap();
     assert!((mean(&|certainty| certainty.entropy) - assigned.entropy).abs() < 1e-2);
 }
 

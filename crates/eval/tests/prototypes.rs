@@ -5,7 +5,7 @@ mod common;
 use std::ops::ControlFlow;
 
 use eval::certainty::Describer;
-use eval::prototypes::{Directions, PrototypeKind, assign, assign_centred, exemplars, project};
+use eval::prototypes::{Choice, Directions, PrototypeKind, assign, exemplars, project};
 use eval::{EvalError, Features};
 use model::weights::{LoadedHead, NetworkRole, WeightsError, WeightsFile};
 use model::{HeadConfig, Layout, Projector, PrototypeLayer};
@@ -43,18 +43,17 @@ fn a_centre_is_subtracted_from_every_logit() {
     let host = device(1);
     let (head, ..) = head(&host);
     let images = images(&mut Key::new(8, Purpose::Bench).stream(), 200);
-    let of = |centre: Option<&[f32]>| {
-        assign_centred(&head, PrototypeKind::Vmf, 0.07, centre, &images, &host, &mut go_on).unwrap()
-    };
-    let plain = of(None);
-    assert_eq!(plain, assign(&head, PrototypeKind::Vmf, 0.07, &images, &host, &mut go_on).unwrap());
-    let even = of(Some(&[3.5; K]));
+    let choice = Choice::new(PrototypeKind::Vmf, 0.07);
+    let of = |centre: &[f32]| assign(&head, choice.centred(centre), &images, &host, &mut go_on).unwrap();
+    let plain = assign(&head, choice, &images, &host, &mut go_on).unwrap();
+    assert_eq!(plain, of(&[0.0; K]));
+    let even = of(&[3.5; K]);
     assert_eq!(even.prototypes, plain.prototypes, "one that is the same for all changes nothing");
     // Whatever is most chosen, a centre far above the others' takes its images away; one far below gives it all.
     let first = plain.counts.iter().position(|count| *count > 0).unwrap();
     let centre = |value: f32| (0..K).map(|k| if k == first { value } else { 0.0 }).collect::<Vec<f32>>();
-    assert_eq!(of(Some(&centre(1e4))).counts[first], 0);
-    assert_eq!(of(Some(&centre(-1e4))).counts[first], 200);
+    assert_eq!(of(&centre(1e4)).counts[first], 0);
+    assert_eq!(of(&centre(-1e4)).counts[first], 200);
 }
 
 #[test]
@@ -62,7 +61,7 @@ fn those_that_chose_a_prototype_stand_for_it_and_then_the_nearest() {
     let host = device(2);
     let (head, directions, lengths) = head(&host);
     let images = images(&mut Key::new(7, Purpose::Bench).stream(), 1300);
-    let chosen = assign(&head, PrototypeKind::Plain, 0.07, &images, &host, &mut go_on).unwrap();
+    let chosen = assign(&head, Choice::new(PrototypeKind::Plain, 0.07), &images, &host, &mut go_on).unwrap();
     let single = |values: &[f64]| values.iter().map(|&x| x as f32).collect::<Vec<f32>>();
     let of_head = Directions::new(P, &single(&directions), &single(&lengths));
     // Prototype 0 is so short that nobody chooses it; the last is the longest.
@@ -102,7 +101,7 @@ fn an_image_gets_the_prototype_of_its_largest_logit() {
     let mut differ = 0;
     let mut chosen_plainly = Vec::new();
     for kind in [PrototypeKind::Plain, PrototypeKind::Vmf] {
-        let found = assign(&head, kind, tau, &images, &device, &mut go_on).unwrap();
+        let found = assign(&head, Choice::new(kind, tau), &images, &device, &mut go_on).unwrap();
         let mut mean = vec![0.0; P];
         for (image, &chosen) in found.prototypes.iter().enumerate() {
             let y = unit(&images.row(image).iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
@@ -145,19 +144,21 @@ fn threads_change_nothing_and_wrong_settings_are_named() {
     let images = images(&mut Key::new(7, Purpose::Bench).stream(), 100);
     let run = |threads: usize| {
         let device = device(threads);
-        assign(&head(&device).0, PrototypeKind::Vmf, 0.07, &images, &device, &mut go_on).unwrap()
+        assign(&head(&device).0, Choice::new(PrototypeKind::Vmf, 0.07), &images, &device, &mut go_on).unwrap()
     };
     assert_eq!(run(1), run(3));
     let device = device(1);
     let head = head(&device).0;
-    let with = |tau: f64, images: &Features| assign(&head, PrototypeKind::Vmf, tau, images, &device, &mut go_on);
+    let with =
+        |tau: f64, images: &Features| assign(&head, Choice::new(PrototypeKind::Vmf, tau), images, &device, &mut go_on);
     for tau in [0.0, -1.0, f64::NAN] {
         assert!(matches!(with(tau, &images), Err(EvalError::Setting { setting: "temperature", .. })));
     }
     let wide = Features::labelled(P + 1, vec![1.0; P + 1], &[0]);
     assert!(matches!(with(0.07, &wide), Err(EvalError::Width { .. })));
     assert!(matches!(with(0.07, &Features { dim: P, ..Default::default() }), Err(EvalError::Empty { .. })));
-    let stopped = assign(&head, PrototypeKind::Plain, 0.07, &images, &device, &mut |_, _| ControlFlow::Break(()));
+    let stopped =
+        assign(&head, Choice::new(PrototypeKind::Plain, 0.07), &images, &device, &mut |_, _| ControlFlow::Break(()));
     assert!(matches!(stopped, Err(EvalError::Stopped)));
 }
 
@@ -185,7 +186,7 @@ fn batch_norm_sees_thousands_of_images_whatever_their_order_by_class() {
     images.values[..2500 * P].iter_mut().for_each(|x| *x += 3.0);
     let on_sphere = project(&head, &images, &device).unwrap();
     assert_eq!((on_sphere.dim, on_sphere.len(), &on_sphere.indices), (P, 5000, &images.indices));
-    let chosen = assign(&head, PrototypeKind::Plain, 0.1, &images, &device, &mut go_on).unwrap();
+    let chosen = assign(&head, Choice::new(PrototypeKind::Plain, 0.1), &images, &device, &mut go_on).unwrap();
     let mean = |d: usize| (0..5000).map(|row| f64::from(on_sphere.row(row)[d])).sum::<f64>() / 5000.0;
     assert!((0..P).all(|d| (chosen.mean[d] - mean(d)).abs() < 1e-9), "the same vectors in both");
     // A part of one class alone would have statistics that take the difference of the classes away.
@@ -225,6 +226,29 @@ fn with_the_statistics_of_others_an_image_is_described_alone() {
     assert!(matches!(describer().normalized_by(&wide), Err(EvalError::Width { .. })));
     let none = Features { dim: P, ..Default::default() };
     assert!(matches!(describer().normalized_by(&none), Err(EvalError::Empty { .. })));
+}
+
+#[test]
+fn with_the_statistics_of_others_an_image_chooses_alone_and_as_it_is_described() {
+    let device = device(2);
+    let head = head_with_batch_norm(&device);
+    let mut stream = Key::new(11, Purpose::Bench).stream();
+    let (train, mut judged) = (images(&mut stream, 300), images(&mut stream, 40));
+    // Elsewhere than the training images, so that their own statistics would bring them back.
+    judged.values.iter_mut().for_each(|x| *x = 0.5 * *x + 1.0);
+    let choice = Choice::new(PrototypeKind::Plain, 0.1);
+    let of = |choice: Choice<'_>, images: &Features| assign(&head, choice, images, &device, &mut go_on);
+    let by_train = of(choice.normalized_by(&train), &judged).unwrap();
+    let describer = Describer::new(&head, PrototypeKind::Plain, 0.1, &device).unwrap().normalized_by(&train).unwrap();
+    let described = describer.describe(&judged, &device, &mut go_on).unwrap();
+    let components: Vec<u32> = described.iter().map(|certainty| certainty.component).collect();
+    assert_eq!(by_train.prototypes, components);
+    let part: Vec<usize> = (5..9).collect();
+    let alone = of(choice.normalized_by(&train), &judged.select(&part)).unwrap();
+    assert_eq!(alone.prototypes, by_train.prototypes[5..9]);
+    assert_ne!(of(choice, &judged).unwrap().prototypes, by_train.prototypes, "by the statistics of the judged");
+    let none = Features { dim: P, ..Default::default() };
+    assert!(matches!(of(choice.normalized_by(&none), &judged), Err(EvalError::Empty { .. })));
 }
 
 /// A file with these tensors, whose elements count up.

@@ -44,11 +44,19 @@ impl From<Unbounded> for io::Error {
 
 /// Reads a regular file of at most `limit` bytes.
 pub fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    read_bounded_into(path, limit, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// The same into `bytes`, which is overwritten: of many files in turn only the largest takes memory.
+pub fn read_bounded_into(path: &Path, limit: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
+    bytes.clear();
     // Asked before opening: opening a pipe waits for somebody to write.
     if !fs::metadata(path)?.is_file() {
         return Err(Unbounded::NotAFile.into());
     }
-    read_to_limit(File::open(path)?, limit)
+    read_to_limit(File::open(path)?, limit, bytes)
 }
 
 /// As [`read_bounded`], for a text in UTF-8.
@@ -62,7 +70,9 @@ pub fn read_text_or_pipe_bounded(path: &Path, limit: u64) -> io::Result<String> 
     if !kind.is_file() && !is_pipe(kind) {
         return Err(Unbounded::NotAFile.into());
     }
-    text(read_to_limit(File::open(path)?, limit)?)
+    let mut bytes = Vec::new();
+    read_to_limit(File::open(path)?, limit, &mut bytes)?;
+    text(bytes)
 }
 
 /// Reads the next line into `line`, which is overwritten, its newline included; nothing at the end. `number` counts
@@ -103,18 +113,18 @@ pub fn is_line_too_long(error: &io::Error) -> bool {
     matches!(inner, Some(Unbounded::LineTooLong { .. }))
 }
 
-fn read_to_limit(file: File, limit: u64) -> io::Result<Vec<u8>> {
+fn read_to_limit(file: File, limit: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
     // A size, where the system knows one, saves growing the buffer; the limit holds whether or not it is true.
     let said = file.metadata()?.len();
     if said > limit {
         return Err(Unbounded::TooLarge { limit }.into());
     }
-    let mut bytes = Vec::with_capacity(said as usize + 1);
-    file.take(limit + 1).read_to_end(&mut bytes)?;
+    bytes.reserve(said as usize + 1);
+    file.take(limit + 1).read_to_end(bytes)?;
     if bytes.len() as u64 > limit {
         return Err(Unbounded::TooLarge { limit }.into());
     }
-    Ok(bytes)
+    Ok(())
 }
 
 fn text(bytes: Vec<u8>) -> io::Result<String> {
@@ -149,6 +159,9 @@ mod tests {
         let path = folder.path().join("text");
         fs::write(&path, "12345").unwrap();
         assert_eq!(read_text_bounded(&path, 5).unwrap(), "12345");
+        let mut bytes = b"of another file".to_vec();
+        read_bounded_into(&path, 5, &mut bytes).unwrap();
+        assert_eq!(bytes, b"12345");
         assert_eq!(why(read_bounded(&path, 4).unwrap_err()), Unbounded::TooLarge { limit: 4 });
         fs::write(&path, b"ab\xffc").unwrap();
         assert!(read_text_bounded(&path, 5).unwrap_err().to_string().contains("byte 2"));

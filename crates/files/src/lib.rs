@@ -26,8 +26,8 @@ pub mod thrift;
 pub mod zip;
 
 pub use bounded::{
-    Unbounded, is_line_too_long, read_bounded, read_line_bounded, read_text_bounded, read_text_or_pipe_bounded,
-    skip_line,
+    Unbounded, is_line_too_long, read_bounded, read_bounded_into, read_line_bounded, read_text_bounded,
+    read_text_or_pipe_bounded, skip_line,
 };
 pub use cache::{CACHE_VARIABLE, cache_folder};
 pub use replace::{

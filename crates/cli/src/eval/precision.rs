@@ -1,7 +1,7 @@
 //! `eval precision`: kNN accuracy by the precision of the component that an image belongs to.
 
 use eval::precision::{PrecisionBin, by_length, rank_correlation};
-use eval::prototypes::assign;
+use eval::prototypes::{Choice, assign};
 use serde_json::{Value, json};
 use text::count;
 
@@ -13,7 +13,7 @@ use crate::error::CliError;
 use crate::output;
 use crate::progress::Pass;
 
-const PRECISION: Evaluation = Evaluation { name: "precision", version: 2 };
+const PRECISION: Evaluation = Evaluation { name: "precision", version: 3 };
 
 /// Classifies and assigns: an accuracy for each range.
 pub fn judge(args: &PrecisionArgs, shelf: &Shelf) -> Result<Judgement, CliError> {
@@ -21,7 +21,9 @@ pub fn judge(args: &PrecisionArgs, shelf: &Shelf) -> Result<Judgement, CliError>
     let (head, judged) = (&headed.head, headed.judged());
     let mut pass = Pass::new("image", judged.len());
     let mut progress = |done, total| pass.show(done, total);
-    let chosen = assign(&head.loaded, head.kind(), head.temperature, judged, headed.device(), &mut progress)?;
+    // As in `eval certainty`: which images are judged together says nothing of any of them.
+    let choice = Choice::new(head.kind(), head.temperature).normalized_by(&headed.sets.train.features);
+    let chosen = assign(&head.loaded, choice, judged, headed.device(), &mut progress)?;
     let (rightly, all) = headed.rightly(&headed.votes(None)?)?;
     let lengths: Vec<f64> = chosen.prototypes.iter().map(|&prototype| head.lengths[prototype as usize]).collect();
     let found = by_length(&lengths, &rightly, args.how.bins as usize);

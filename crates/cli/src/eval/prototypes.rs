@@ -1,6 +1,6 @@
 //! `eval prototypes`: duplicates, the void set, use and concentration of a head's prototypes.
 
-use eval::prototypes::{Assignments, Duplicates, Spread, VoidSet, assign, duplicates};
+use eval::prototypes::{Assignments, Choice, Duplicates, Spread, VoidSet, assign, duplicates};
 use eval::{EvalError, Features, Pooling, stored};
 use serde_json::{Map, Value, json};
 use text::{count, thousands};
@@ -39,7 +39,7 @@ pub fn judge(args: &PrototypesArgs, shelf: &Shelf) -> Result<Judgement, CliError
     let assigned = |features: &Features| {
         let mut pass = Pass::new("image", features.len());
         let mut progress = |done, total| pass.show(done, total);
-        assign(&head.loaded, head.kind(), head.temperature, features, &device, &mut progress)
+        assign(&head.loaded, Choice::new(head.kind(), head.temperature), features, &device, &mut progress)
     };
     let chosen = match (&source, &files) {
         (None, None) => None,

@@ -79,9 +79,13 @@ fn of_masks(args: &VideoArgs, sequences: &[Sequence], masks: &Path) -> Result<Ou
     let score = score_folder(sequences, masks, &host, &mut progress);
     console.close();
     let score = score?;
-    let masks_digest = digest(sequences, Part::Masks(masks))?;
-    let mut entries = vec![("masks", json!(text::shown(masks).to_string())), ("masks_digest", masks_digest)];
-    entries.extend(of_data(args, sequences)?);
+    let [masks_digest, data_digest] = digests(sequences, [Part::Masks(masks), Part::Annotations], &host)?;
+    let entries = vec![
+        ("masks", json!(text::shown(masks).to_string())),
+        ("masks_digest", masks_digest),
+        ("data", json!(text::shown(&args.davis).to_string())),
+        ("data_digest", data_digest),
+    ];
     Ok(Outcome { score, copied: None, settings: json!({}), from: Provenance::new(entries) })
 }
 
@@ -127,13 +131,15 @@ fn of_network(args: &VideoArgs, sequences: &[Sequence], path: &Path, shelf: &She
         copied.push(score_masks(sequence, &vec![masks[0].clone(); masks.len()], &host)?);
     }
     console.close();
-    let mut entries = vec![
+    let [frames_digest, data_digest] = digests(sequences, [Part::Frames, Part::Annotations], &host)?;
+    let entries = vec![
         ("weights", json!(text::shown(&weights.path).to_string())),
         ("weights_digest", json!(description::weights_digest(&weights))),
         ("precision", json!(precision)),
-        ("frames_digest", digest(sequences, Part::Frames)?),
+        ("frames_digest", frames_digest),
+        ("data", json!(text::shown(&args.davis).to_string())),
+        ("data_digest", data_digest),
     ];
-    entries.extend(of_data(args, sequences)?);
     Ok(Outcome {
         score: VideoScore { sequences: scores },
         copied: Some(VideoScore { sequences: copied }),
@@ -167,15 +173,14 @@ fn check_memory(weights: &Weights, device: &Device) -> Result<(), CliError> {
     memory::check_bytes(need, "a network with larger patches, or fewer --threads")
 }
 
-/// What there is to say of the data.
-fn of_data(args: &VideoArgs, sequences: &[Sequence]) -> Result<[(&'static str, Value); 2], CliError> {
-    let data = json!(text::shown(&args.davis).to_string());
-    Ok([("data", data), ("data_digest", digest(sequences, Part::Annotations)?)])
-}
-
-fn digest(sequences: &[Sequence], part: Part<'_>) -> Result<Value, CliError> {
-    let digest = video::digest(sequences, part).map_err(EvalError::from)?;
-    Ok(json!(format!("{digest:016x}")))
+/// What the files of these parts are told from others by.
+fn digests<const N: usize>(
+    sequences: &[Sequence],
+    parts: [Part<'_>; N],
+    host: &Device,
+) -> Result<[Value; N], CliError> {
+    let digests = video::digests(sequences, parts, host).map_err(EvalError::from)?;
+    Ok(digests.map(|digest| json!(format!("{digest:016x}"))))
 }
 
 fn of_score(score: &Score) -> Value {

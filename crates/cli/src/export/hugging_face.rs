@@ -97,14 +97,18 @@ pub fn preprocessor(input: &InputSpec, normalization: &Normalization) -> Option<
     Some(config)
 }
 
-/// How to load it.
-pub fn usage(folder: &Path, model: HuggingFaceModel) -> String {
+/// How to load it, and how to prepare images for it where there is a configuration of a processor.
+pub fn usage(folder: &Path, model: HuggingFaceModel, has_processor: bool) -> String {
     let class = model.class();
     let pooler = if model == HuggingFaceModel::Vit { ", add_pooling_layer=False" } else { "" };
     let folder = text::shown(folder);
+    let prepared = match has_processor {
+        true => format!("**transformers.AutoImageProcessor.from_pretrained({folder:?})(images, return_tensors=\"pt\")"),
+        false => "pixels".to_owned(),
+    };
     format!(
         "  network = transformers.{class}.from_pretrained({folder:?}{pooler})\n  \
-           features = network(**transformers.AutoImageProcessor.from_pretrained({folder:?})(images, return_tensors=\"pt\")).last_hidden_state[:, 0]"
+           features = network({prepared}).last_hidden_state[:, 0]"
     )
 }
 
@@ -136,5 +140,12 @@ mod tests {
         let config = of(whole((32, 48))).unwrap();
         assert_eq!((&config["size"], &config["do_center_crop"]), (&json!({ "height": 32, "width": 48 }), &Value::Null));
         assert_eq!(of(InputSpec::center((32, 48))), None);
+    }
+
+    #[test]
+    fn a_processor_is_named_only_where_there_is_one() {
+        let of = |has_processor| usage(Path::new("net"), HuggingFaceModel::Vit, has_processor);
+        assert!(of(true).contains("AutoImageProcessor") && of(true).contains(".last_hidden_state[:, 0]"));
+        assert!(!of(false).contains("AutoImageProcessor") && of(false).contains("network(pixels)"));
     }
 }

@@ -122,11 +122,12 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
             let weights = load(args)?;
             let model = HuggingFaceModel::of(weights.loaded.vit.config());
             let mut configs = vec![("config.json", hugging_face::config(weights.loaded.vit.config(), model)?)];
-            match hugging_face::preprocessor(&weights.input, &weights.normalization) {
+            let processor = hugging_face::preprocessor(&weights.input, &weights.normalization);
+            let usage = hugging_face::usage(&args.out, model, processor.is_some());
+            match processor {
                 Some(config) => configs.push(("preprocessor_config.json", config)),
                 None => output::note(hugging_face::NO_PREPROCESSOR),
             }
-            let usage = hugging_face::usage(&args.out, model);
             into_folder(args, &weights, folder, OutLayout::HuggingFace(model), configs, &usage)
         }
     }

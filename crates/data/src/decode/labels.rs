@@ -12,6 +12,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Decodes a PNG of labels to an image of one channel: the index of each pixel of a palette image, or the level of a grey
 /// one, both of up to 8 bits and as they are stored. A picture in colour holds no labels and is an error.
 pub fn decode_labels(bytes: &[u8], limits: &DecodeLimits) -> Result<Image, DecodeError> {
+    let mut labels = Image::black(1, 1, 1);
+    decode_labels_into(bytes, limits, &mut labels)?;
+    Ok(labels)
+}
+
+/// The same into `labels`, whose memory is used again. After an error it holds nothing of use.
+pub fn decode_labels_into(bytes: &[u8], limits: &DecodeLimits, labels: &mut Image) -> Result<(), DecodeError> {
     if bytes.is_empty() {
         return Err(DecodeError::NoBytes);
     }
@@ -22,12 +29,12 @@ pub fn decode_labels(bytes: &[u8], limits: &DecodeLimits) -> Result<Image, Decod
         });
     }
     // As for every decoder: damage that it does not expect costs this file, not the program.
-    catch_unwind(AssertUnwindSafe(|| decode(bytes, &limits.of_file(bytes.len())))).unwrap_or_else(|_| {
+    catch_unwind(AssertUnwindSafe(|| decode(bytes, &limits.of_file(bytes.len()), labels))).unwrap_or_else(|_| {
         Err(DecodeError::Damaged { format: FORMAT, reason: "the decoder gave up on it".to_owned() })
     })
 }
 
-fn decode(bytes: &[u8], bounds: &Bounds) -> Result<Image, DecodeError> {
+fn decode(bytes: &[u8], bounds: &Bounds, labels: &mut Image) -> Result<(), DecodeError> {
     let mut decoder = open(bytes, bounds);
     decoder.set_transformations(Transformations::IDENTITY);
     let (width, height) = header(&mut decoder, bytes, bounds)?;
@@ -45,19 +52,26 @@ fn decode(bytes: &[u8], bounds: &Bounds) -> Result<Image, DecodeError> {
     let stride = (width * bits).div_ceil(8);
     let bounds = bounds.take(FORMAT, super::png::beside(width))?;
     let stored = bounds.take(FORMAT, (stride as u64 + width as u64) * height as u64)?;
-    let (mut packed, mut labels) = (Vec::new(), Vec::new());
+    // As many pixels as there are already keep their memory, which is not even cleared: all of it is overwritten.
+    if labels.pixels.len() != width * height {
+        make_room(FORMAT, &mut labels.pixels, width * height)?;
+    }
+    labels.reshape(width, height, 1);
+    let failed = |error| super::png::convert(error, &stored);
+    if bits == 8 {
+        return reader.next_frame(&mut labels.pixels).map(|_| ()).map_err(failed);
+    }
+    let mut packed = Vec::new();
     make_room(FORMAT, &mut packed, stride * height)?;
     packed.resize(stride * height, 0);
-    reader.next_frame(&mut packed).map_err(|error| super::png::convert(error, &stored))?;
-    if bits == 8 {
-        return Ok(Image::from_pixels(width, height, 1, packed));
+    reader.next_frame(&mut packed).map_err(failed)?;
+    for (row, labels) in packed.chunks_exact(stride).zip(labels.pixels.chunks_exact_mut(width)) {
+        for (x, label) in labels.iter_mut().enumerate() {
+            // The first pixel is in the high bits.
+            *label = row[x * bits / 8] >> (8 - bits - x * bits % 8) & ((1 << bits) - 1);
+        }
     }
-    make_room(FORMAT, &mut labels, width * height)?;
-    for row in packed.chunks_exact(stride) {
-        // The first pixel is in the high bits.
-        labels.extend((0..width).map(|x| row[x * bits / 8] >> (8 - bits - x * bits % 8) & ((1 << bits) - 1)));
-    }
-    Ok(Image::from_pixels(width, height, 1, labels))
+    Ok(())
 }
 
 fn description(color: ColorType, depth: BitDepth) -> String {
@@ -103,6 +117,26 @@ mod tests {
         assert_eq!(labels(&bits).unwrap().pixels, [1, 0, 1, 0, 0, 0, 0, 1, 1]);
         let grey = file(ColorType::Grayscale, BitDepth::Eight, (2, 1), &[3, 200]);
         assert_eq!(labels(&grey).unwrap().pixels, [3, 200]);
+    }
+
+    #[test]
+    fn one_file_after_another_into_the_same_memory() {
+        let mut image = Image::black(1, 1, 1);
+        let limits = DecodeLimits::default();
+        for (width, height, value) in [(5, 4, 9), (4, 5, 3), (2, 2, 8), (5, 4, 1)] {
+            let bytes = file(
+                ColorType::Indexed,
+                BitDepth::Eight,
+                (width, height),
+                &vec![value; 20][..(width * height) as usize],
+            );
+            decode_labels_into(&bytes, &limits, &mut image).unwrap();
+            assert_eq!(image, labels(&bytes).unwrap());
+            assert!(image.pixels.iter().all(|&label| label == value));
+        }
+        let halves = file(ColorType::Indexed, BitDepth::Four, (3, 2), &[0x12, 0xf0, 0x34, 0x50]);
+        decode_labels_into(&halves, &limits, &mut image).unwrap();
+        assert_eq!(image.pixels, [1, 2, 15, 3, 4, 5]);
     }
 
     #[test]

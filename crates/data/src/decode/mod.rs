@@ -27,7 +27,7 @@ mod tiff_jpeg;
 mod webp;
 
 pub use error::DecodeError;
-pub use labels::decode_labels;
+pub use labels::{decode_labels, decode_labels_into};
 pub use limits::DecodeLimits;
 pub use orientation::Orientation;
 

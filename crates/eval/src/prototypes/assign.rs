@@ -7,6 +7,7 @@ use tensor::{Device, ops};
 use vmf::LogNormalizer;
 
 use super::project::each_part;
+use super::statistics::HeadStatistics;
 use crate::error::EvalError;
 use crate::features::Features;
 
@@ -52,35 +53,49 @@ impl Assignments {
     }
 }
 
-/// Sends features (class tokens after the norm) through a head: y = head(feature), and the largest of
-/// l_k = <w_k, y> / tau (+ Delta(|w_k| / tau) for vMF components). No centre is subtracted. Runs where the head is; `progress` is
-/// told how many images are done, and may stop.
-///
-/// A head with batch norm takes the statistics that it has in [`project`](super::project()).
-pub fn assign(
-    head: &LoadedHead,
+/// How images choose: by the largest of l_k = <w_k, y> / tau (+ Delta(|w_k| / tau) for vMF components).
+#[derive(Clone, Copy, Debug)]
+pub struct Choice<'a> {
     kind: PrototypeKind,
     temperature: f64,
-    features: &Features,
-    device: &Device,
-    progress: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
-) -> Result<Assignments, EvalError> {
-    assign_centred(head, kind, temperature, None, features, device, progress)
+    centre: Option<&'a [f32]>,
+    voters: Option<&'a Features>,
 }
 
-/// The same with a centre c, in units of l, subtracted from the logits, as from those of a teacher in training.
+impl<'a> Choice<'a> {
+    /// At the temperature tau, without a centre.
+    pub fn new(kind: PrototypeKind, temperature: f64) -> Self {
+        Self { kind, temperature, centre: None, voters: None }
+    }
+
+    /// The same with a centre c, in units of l, subtracted from the logits, as from those of a teacher in training.
+    pub fn centred(self, centre: &'a [f32]) -> Self {
+        Self { centre: Some(centre), ..self }
+    }
+
+    /// The same with the statistics of these images, up to 4,096 of them, where the head has batch norm: what an image chooses
+    /// then has nothing to do with who is asked beside it. Without batch norm nothing changes.
+    pub fn normalized_by(self, features: &'a Features) -> Self {
+        Self { voters: Some(features), ..self }
+    }
+}
+
+/// Sends features (class tokens after the norm) through a head, y = head(feature), and lets them choose. Runs where the head is;
+/// `progress` is told how many images are done, and may stop.
+///
+/// A head with batch norm takes the statistics that it has in [`project`](super::project()), unless the choice is
+/// [`normalized_by`](Choice::normalized_by) those of others.
 ///
 /// # Panics
 /// When the centre has not a value for each prototype.
-pub fn assign_centred(
+pub fn assign(
     head: &LoadedHead,
-    kind: PrototypeKind,
-    temperature: f64,
-    centre: Option<&[f32]>,
+    choice: Choice<'_>,
     features: &Features,
     device: &Device,
     progress: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
 ) -> Result<Assignments, EvalError> {
+    let Choice { kind, temperature, centre, voters } = choice;
     let (count, p) = (head.config.prototypes, head.config.bottleneck);
     if !(temperature.is_finite() && temperature > 0.0) {
         let expected = "a number above zero".to_owned();
@@ -89,6 +104,7 @@ pub fn assign_centred(
     if features.is_empty() {
         return Err(EvalError::Empty { which: "given" });
     }
+    let statistics = voters.map(|voters| HeadStatistics::of(head, voters, device)).transpose()?.flatten();
     let magnitude = &head.weights[head.prototypes.magnitude()];
     let shift = match kind {
         PrototypeKind::Plain => device.zeros_exact(&[count]),
@@ -106,7 +122,7 @@ pub fn assign_centred(
     let mut assigned =
         Assignments { prototypes: vec![0; images], mean: vec![0.0; p], entropy: 0.0, counts: vec![0; count] };
     let at_once = (LOGITS / count.max(1)).clamp(16, 1024);
-    each_part(head, features, device, None, at_once, |rows, y| {
+    each_part(head, features, device, statistics.as_ref(), at_once, |rows, y| {
         let raw = head.prototypes.logits(&head.weights, &device.from_f64(&[rows.len(), p], y)).raw;
         let summaries = ops::row_summaries(&ops::softmax(&raw, temperature.recip(), &shift));
         device.finish()?;

@@ -13,7 +13,7 @@ mod spread;
 mod statistics;
 mod void;
 
-pub use assign::{Assignments, PrototypeKind, assign, assign_centred};
+pub use assign::{Assignments, Choice, PrototypeKind, assign};
 pub use duplicates::{DEFAULT_THRESHOLDS, Directions, Duplicates, duplicates};
 pub use exemplars::{Exemplar, exemplars};
 pub(crate) use project::each_part;

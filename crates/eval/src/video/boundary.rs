@@ -32,6 +32,11 @@ impl Bits {
         for (y, row) in bits.words.chunks_exact_mut(bits.stride).enumerate() {
             for (word, pixels) in row.iter_mut().zip(labels.row(y).chunks(64)) {
                 let (eights, rest) = pixels.as_chunks::<8>();
+                // Most of a frame is inside or outside, far from any edge.
+                if rest.is_empty() && is_one(eights) {
+                    *word = if pixels[0] == label { u64::MAX >> (64 - pixels.len()) } else { 0 };
+                    continue;
+                }
                 for (i, eight) in eights.iter().enumerate() {
                     *word |= u64::from(equal(u64::from_le_bytes(*eight), label)) << (8 * i);
                 }
@@ -73,6 +78,10 @@ impl Bits {
         for y in 0..height {
             let row = self.row(y);
             let below = if y + 1 < height { self.row(y + 1) } else { row };
+            // Where the object is not, as in most rows, there is no boundary.
+            if row.iter().chain(below).fold(0, |any, word| any | word) == 0 {
+                continue;
+            }
             for (at, edge) in edges.words[y * self.stride..].iter_mut().take(self.stride).enumerate() {
                 let right = |row: &[u64]| row[at] >> 1 | row.get(at + 1).map_or(0, |next| next << 63);
                 // Of the last row `below` is the row itself, so that only what is to the right can differ.
@@ -121,6 +130,13 @@ impl Bits {
     fn common(&self, other: &Bits) -> u64 {
         self.common_and_all(other).0
     }
+}
+
+/// Whether all pixels have one label.
+#[inline]
+fn is_one(eights: &[[u8; 8]]) -> bool {
+    let all = u64::from_le_bytes([eights[0][0]; 8]);
+    eights.iter().fold(0, |differs, eight| differs | (u64::from_le_bytes(*eight) ^ all)) == 0
 }
 
 /// Which of eight bytes equal `label`, one bit each.

@@ -2,12 +2,15 @@
 //! `Annotations/480p/NAME` a mask for each.
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use data::decode::decode_labels;
+use data::decode::decode_labels_into;
 use data::{DecodeLimits, Image};
-use files::{read_bounded, read_text_bounded};
+use files::{read_bounded, read_bounded_into, read_text_bounded};
 use random::StableHash;
+use rayon::prelude::*;
+use tensor::Device;
 
 use super::error::VideoError;
 
@@ -59,9 +62,23 @@ pub enum Part<'a> {
     Masks(&'a Path),
 }
 
+/// The digests of several parts, each on a thread of `host`.
+pub fn digests<const N: usize>(
+    sequences: &[Sequence],
+    parts: [Part<'_>; N],
+    host: &Device,
+) -> Result<[u64; N], VideoError> {
+    let found: Vec<_> = host.run(|| parts.par_iter().with_max_len(1).map(|part| digest(sequences, *part)).collect());
+    let mut digests = [0; N];
+    for (digest, found) in digests.iter_mut().zip(found) {
+        *digest = found?;
+    }
+    Ok(digests)
+}
+
 /// Tells these files from any others: a hash of the names of sequences and frames, and of all that the files hold.
-pub fn digest(sequences: &[Sequence], part: Part<'_>) -> Result<u64, VideoError> {
-    let mut hash = StableHash::new();
+fn digest(sequences: &[Sequence], part: Part<'_>) -> Result<u64, VideoError> {
+    let (mut hash, mut bytes) = (StableHash::new(), Vec::new());
     let mut add = |bytes: &[u8]| {
         hash.write(&(bytes.len() as u64).to_le_bytes());
         hash.write(bytes);
@@ -76,8 +93,12 @@ pub fn digest(sequences: &[Sequence], part: Part<'_>) -> Result<u64, VideoError>
                 Part::Masks(folder) => folder.join(&sequence.name).join(sequence.mask_name(frame)),
             };
             // The first and the last mask need not be there.
-            if !matches!(part, Part::Masks(_)) || path.exists() {
-                add(&read_file(&path)?);
+            match read_file_into(&path, &mut bytes) {
+                Err(error) if matches!(part, Part::Masks(_)) && error.kind() == ErrorKind::NotFound => {}
+                read => {
+                    read.map_err(|source| VideoError::Read { path, source })?;
+                    add(&bytes);
+                }
             }
         }
     }
@@ -144,10 +165,39 @@ impl Sequence {
 
     /// The annotation of a frame. What is marked as void is background.
     pub(super) fn truth(&self, frame: usize) -> Result<Image, VideoError> {
-        let mut labels = read_labels(&self.annotation(frame))?;
+        let mut labels = Image::black(1, 1, 1);
+        self.read_truth(frame, &mut Vec::new(), &mut labels)?;
+        Ok(labels)
+    }
+
+    /// The same into `labels`, by way of `bytes`.
+    pub(super) fn read_truth(&self, frame: usize, bytes: &mut Vec<u8>, labels: &mut Image) -> Result<(), VideoError> {
+        let path = self.annotation(frame);
+        read_file_into(&path, bytes).map_err(|source| VideoError::Read { path: path.clone(), source })?;
+        decode_file(&path, bytes, labels)?;
         // Written always: without a branch it is done for many pixels at once.
         labels.pixels.iter_mut().for_each(|label| *label = if *label == VOID { 0 } else { *label });
-        Ok(labels)
+        Ok(())
+    }
+
+    /// The mask of a frame, `FOLDER/SEQUENCE/FRAME.png`, into `labels`, by way of `bytes`; and its file.
+    pub(super) fn read_mask(
+        &self,
+        folder: &Path,
+        frame: usize,
+        bytes: &mut Vec<u8>,
+        labels: &mut Image,
+    ) -> Result<PathBuf, VideoError> {
+        let path = folder.join(&self.name).join(self.mask_name(frame));
+        if let Err(source) = read_file_into(&path, bytes) {
+            let (sequence, frame) = (self.name.clone(), self.frames[frame].clone());
+            return Err(match source.kind() {
+                ErrorKind::NotFound => VideoError::NoMask { sequence, frame, path },
+                _ => VideoError::Read { path, source },
+            });
+        }
+        decode_file(&path, bytes, labels)?;
+        Ok(path)
     }
 
     /// An error unless an image of this sequence has the size that its first annotation has.
@@ -187,8 +237,13 @@ pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, VideoError> {
     read_bounded(path, limit).map_err(|source| VideoError::Read { path: path.to_owned(), source })
 }
 
-/// The labels in a file.
-pub(super) fn read_labels(path: &Path) -> Result<Image, VideoError> {
-    decode_labels(&read_file(path)?, &DecodeLimits::default())
+/// The same into `bytes`.
+fn read_file_into(path: &Path, bytes: &mut Vec<u8>) -> io::Result<()> {
+    read_bounded_into(path, DecodeLimits::default().file_bytes, bytes)
+}
+
+/// The labels in the bytes of a file.
+fn decode_file(path: &Path, bytes: &[u8], labels: &mut Image) -> Result<(), VideoError> {
+    decode_labels_into(bytes, &DecodeLimits::default(), labels)
         .map_err(|source| VideoError::Labels { path: path.to_owned(), source })
 }

@@ -16,7 +16,7 @@ mod propagate;
 mod score;
 mod soft;
 
-pub use davis::{Part, Sequence, digest, sequences};
+pub use davis::{Part, Sequence, digests, sequences};
 pub use error::VideoError;
 pub use propagate::{Propagation, propagate};
 pub use score::{Score, SequenceScore, Statistics, VideoScore, score_folder, score_masks};

@@ -3,17 +3,19 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use data::Image;
-use rayon::ThreadPool;
 use rayon::prelude::*;
 use tensor::Device;
 
 use super::boundary::{Bits, f_measure};
-use super::davis::{Sequence, read_labels};
+use super::davis::Sequence;
 use super::error::VideoError;
-use super::threads;
 use crate::error::EvalError;
+
+/// Frames that are scored between two reports of progress, about.
+const FRAMES_AT_ONCE: usize = 256;
 
 /// What is told of the values of J or F over the frames of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -116,21 +118,11 @@ pub fn score_folder(
     host: &Device,
     progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
 ) -> Result<VideoScore, EvalError> {
-    // One for all: threads that are new for each sequence begin without memory.
-    let pool = threads(host)?;
     let mut scores = Vec::with_capacity(sequences.len());
-    for (done, sequence) in sequences.iter().enumerate() {
-        let folder = folder.join(&sequence.name);
-        scores.push(score_sequence(sequence, &pool, |frame| {
-            let path = folder.join(sequence.mask_name(frame));
-            if !path.exists() {
-                let frame = sequence.frames[frame].clone();
-                return Err(VideoError::NoMask { sequence: sequence.name.clone(), frame, path });
-            }
-            let labels = read_labels(&path)?;
-            Ok((labels, path))
-        })?);
-        if progress(done + 1).is_break() {
+    while scores.len() < sequences.len() {
+        let left = &sequences[scores.len()..];
+        scores.extend(score(&left[..at_once(left)], Masks::Folder(folder), host)?);
+        if progress(scores.len()).is_break() {
             return Err(EvalError::Stopped);
         }
     }
@@ -143,43 +135,115 @@ pub fn score_folder(
 /// When there are not as many masks as frames.
 pub fn score_masks(sequence: &Sequence, masks: &[Image], host: &Device) -> Result<SequenceScore, EvalError> {
     assert_eq!(masks.len(), sequence.frames.len(), "a mask for each frame");
-    score_sequence(sequence, &threads(host)?, |frame| Ok((masks[frame].clone(), sequence.annotation(frame))))
+    let mut scores = score(std::slice::from_ref(sequence), Masks::Made(masks), host)?;
+    Ok(scores.swap_remove(0))
 }
 
-/// Scores a sequence by the mask of each frame, and where that comes from.
-fn score_sequence(
-    sequence: &Sequence,
-    pool: &ThreadPool,
-    mask: impl Fn(usize) -> Result<(Image, std::path::PathBuf), VideoError> + Sync,
-) -> Result<SequenceScore, EvalError> {
-    let first = sequence.truth(0)?;
-    let size = (first.height, first.width);
-    let objects = first.pixels.iter().copied().max().unwrap_or(0);
-    if objects == 0 {
-        return Err(VideoError::NoObjects { path: sequence.annotation(0) }.into());
-    }
-    let judge = |frame: usize| -> Result<Vec<(f64, f64)>, VideoError> {
-        let truth = sequence.truth(frame)?;
-        sequence.check_size(&sequence.annotation(frame), &truth, size)?;
-        let (result, path) = mask(frame)?;
-        sequence.check_size(&path, &result, size)?;
-        let label = result.pixels.iter().copied().max().unwrap_or(0);
-        if label > objects {
-            return Err(VideoError::MoreObjects { sequence: sequence.name.clone(), path, label, objects });
+/// How many of these sequences are scored together: some hundred frames, so that threads seldom wait for the last of them.
+fn at_once(sequences: &[Sequence]) -> usize {
+    let mut frames = 0;
+    let is_enough = |sequence: &Sequence| {
+        frames += sequence.frames.len();
+        frames >= FRAMES_AT_ONCE
+    };
+    sequences.iter().position(is_enough).map_or(sequences.len(), |last| last + 1)
+}
+
+/// Where masks are.
+#[derive(Clone, Copy)]
+enum Masks<'a> {
+    /// `SEQUENCE/FRAME.png` in this folder.
+    Folder(&'a Path),
+    /// In memory, one for each frame of the only sequence.
+    Made(&'a [Image]),
+}
+
+/// What the first annotation of a sequence says.
+#[derive(Clone, Copy)]
+struct Outline {
+    /// (height, width) of all masks.
+    size: (usize, usize),
+    /// The highest label.
+    objects: u8,
+}
+
+/// What one frame is read into. The next one takes the same memory: fresh pages for each would cost more than its scores.
+struct Buffers {
+    file: Vec<u8>,
+    truth: Image,
+    result: Image,
+}
+
+/// Scores sequences, frame by frame on whichever thread of `host` is free.
+fn score(sequences: &[Sequence], masks: Masks<'_>, host: &Device) -> Result<Vec<SequenceScore>, EvalError> {
+    let spare = Mutex::new(Vec::new());
+    let spare = || spare.lock().unwrap_or_else(PoisonError::into_inner);
+    let judge_next = |&(sequence, outline, frame): &(&Sequence, Outline, usize)| {
+        let new = || Buffers { file: Vec::new(), truth: Image::black(1, 1, 1), result: Image::black(1, 1, 1) };
+        let mut buffers = spare().pop().unwrap_or_else(new);
+        let judged = judge(sequence, outline, frame, masks, &mut buffers);
+        spare().push(buffers);
+        judged
+    };
+    let judged = host.run(|| {
+        let outlines: Vec<_> = sequences.par_iter().with_max_len(1).map(outline).collect();
+        let mut frames = Vec::new();
+        // In order, so that of several errors it is always the same that is told.
+        for (sequence, outline) in sequences.iter().zip(outlines) {
+            let outline = outline?;
+            // The first frame was given, and nobody is asked for the last.
+            frames.extend((1..sequence.frames.len() - 1).map(|frame| (sequence, outline, frame)));
         }
-        Ok((1..=objects).map(|object| agreement(&truth, &result, object)).collect())
+        let judged: Vec<_> = frames.par_iter().with_max_len(1).map(judge_next).collect();
+        judged.into_iter().collect::<Result<Vec<Vec<(f64, f64)>>, VideoError>>()
+    })?;
+    let mut judged = judged.into_iter();
+    let of_sequence = |sequence: &Sequence| {
+        let frames: Vec<Vec<(f64, f64)>> = judged.by_ref().take(sequence.frames.len() - 2).collect();
+        let objects = frames.first().map_or(0, Vec::len);
+        let values = |object: usize, which: fn(&(f64, f64)) -> f64| -> Vec<f64> {
+            frames.iter().map(|frame| which(&frame[object])).collect()
+        };
+        let score = |object| Score {
+            j: Statistics::of(&values(object, |agreement| agreement.0)),
+            f: Statistics::of(&values(object, |agreement| agreement.1)),
+        };
+        SequenceScore { name: sequence.name.clone(), frames: frames.len(), objects: (0..objects).map(score).collect() }
     };
-    // The first frame was given, and nobody is asked for the last.
-    let judged = 1..sequence.frames.len() - 1;
-    let frames: Vec<_> = pool.install(|| judged.into_par_iter().map(judge).collect::<Vec<_>>());
-    // In order, so that of several errors it is always the same that is told.
-    let frames: Vec<Vec<(f64, f64)>> = frames.into_iter().collect::<Result<_, _>>()?;
-    let score = |object: usize| {
-        let values = |which: fn(&(f64, f64)) -> f64| -> Vec<f64> { frames.iter().map(|f| which(&f[object])).collect() };
-        Score { j: Statistics::of(&values(|f| f.0)), f: Statistics::of(&values(|f| f.1)) }
+    Ok(sequences.iter().map(of_sequence).collect())
+}
+
+fn outline(sequence: &Sequence) -> Result<Outline, VideoError> {
+    let first = sequence.truth(0)?;
+    match first.pixels.iter().copied().max().unwrap_or(0) {
+        0 => Err(VideoError::NoObjects { path: sequence.annotation(0) }),
+        objects => Ok(Outline { size: (first.height, first.width), objects }),
+    }
+}
+
+/// J and F of every object in a frame.
+fn judge(
+    sequence: &Sequence,
+    Outline { size, objects }: Outline,
+    frame: usize,
+    masks: Masks<'_>,
+    Buffers { file, truth, result }: &mut Buffers,
+) -> Result<Vec<(f64, f64)>, VideoError> {
+    sequence.read_truth(frame, file, truth)?;
+    sequence.check_size(&sequence.annotation(frame), truth, size)?;
+    let (result, path) = match masks {
+        Masks::Folder(folder) => {
+            let path = sequence.read_mask(folder, frame, file, result)?;
+            (&*result, path)
+        }
+        Masks::Made(masks) => (&masks[frame], sequence.annotation(frame)),
     };
-    let objects = (0..usize::from(objects)).map(score).collect();
-    Ok(SequenceScore { name: sequence.name.clone(), frames: frames.len(), objects })
+    sequence.check_size(&path, result, size)?;
+    let label = result.pixels.iter().copied().max().unwrap_or(0);
+    if label > objects {
+        return Err(VideoError::MoreObjects { sequence: sequence.name.clone(), path, label, objects });
+    }
+    Ok((1..=objects).map(|object| agreement(truth, result, object)).collect())
 }
 
 /// J and F of one object in one frame. J = |P and G| / |P or G|, and 1 where neither shows it.

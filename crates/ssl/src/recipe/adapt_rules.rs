@@ -16,8 +16,11 @@ const LOWEST_LAYER: f64 = 0.1;
 const LEAST_DECAY: f64 = 0.75;
 /// Steps in which heads have warmed up, at least.
 const LEAST_WARMUP: f64 = 300.0;
-/// A teacher that forgets faster than DINO's soon has nothing left of the given network.
-pub(super) const LEAST_MOMENTUM: f64 = 0.996;
+/// A teacher that forgets faster than DINO's (0.996) soon has nothing left of the given network.
+const MEMORY: f64 = 250.0;
+/// The part of a run that a teacher remembers at most. The teacher is what is kept: with a third of a short run, as
+/// [`MEMORY`] may be, it ends half-way behind a student that has learnt.
+const MOST_OF_RUN: f64 = 1.0 / 20.0;
 
 pub(super) fn backbone_lr() -> (f64, String) {
     (BACKBONE_LR, "adapting: the heads are new, the backbone is not".to_owned())
@@ -44,14 +47,23 @@ pub(super) fn backbone_warmup(epochs: usize, steps: f64) -> (f64, String) {
     )
 }
 
-pub(super) fn momentum() -> (f64, String) {
-    (LEAST_MOMENTUM, "adapting: no less than DINO's".to_owned())
+/// The teacher's momentum, in place of the `usual` one where that is less.
+pub(super) fn momentum(usual: (f64, String), steps: f64) -> (f64, String) {
+    let memory = MEMORY.min(MOST_OF_RUN * steps);
+    let least = 1.0 - two_digits(1.0 / memory.max(1.0));
+    if usual.0 >= least {
+        return usual;
+    }
+    let why = match memory == MEMORY {
+        true => "no less than DINO's".to_owned(),
+        false => format!("remembers a twentieth of {steps} steps, so that it can follow"),
+    };
+    (least, format!("adapting: {why}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{Facts, RawRecipe};
-    use super::*;
 
     #[test]
     fn an_adapted_backbone_waits_learns_slowly_and_is_pulled_back() {
@@ -66,7 +78,12 @@ mod tests {
         assert!((recipe.pull() * sum - 1.0).abs() < 0.06, "{}", recipe.pull());
         assert_eq!((recipe.weight_decay_end(), recipe.momentum_teacher()), (0.04, 0.996));
         let short = resolve(&text.replace("epochs = 100", "epochs = 2")).unwrap();
-        assert_eq!((short.backbone_warmup_epochs(), short.momentum_teacher()), (0.5, LEAST_MOMENTUM));
+        // 400 steps: one of 250 would end far behind its student.
+        assert_eq!((short.backbone_warmup_epochs(), short.momentum_teacher()), (0.5, 0.95));
+        let momentum = |epochs: usize| {
+            resolve(&text.replace("epochs = 100", &format!("epochs = {epochs}"))).unwrap().momentum_teacher()
+        };
+        assert_eq!([5, 12, 25, 400].map(momentum), [0.98, 0.9917, 0.996, 0.9975]);
         let other = resolve("arch = \"vit_small\"\nepochs = 100").unwrap();
         let off = (other.backbone_lr(), other.layer_decay(), other.pull(), other.backbone_warmup_epochs());
         assert_eq!((off, other.weight_decay_end()), ((1.0, 1.0, 0.0, 0.0), 0.4));

@@ -163,9 +163,9 @@ impl RawRecipe {
             adam_beta2: self.adam_beta2.or_default(0.999),
             adam_eps: self.adam_eps.or_default(1e-8),
             decay_prototype_scale: self.decay_prototype_scale.or_default(true),
-            momentum_teacher: self.momentum_teacher.or_derive(|| match (momentum(batch, steps), adapts) {
-                ((usual, _), true) if usual < adapt_rules::LEAST_MOMENTUM => adapt_rules::momentum(),
-                (usual, _) => usual,
+            momentum_teacher: self.momentum_teacher.or_derive(|| match momentum(batch, steps) {
+                usual if adapts => adapt_rules::momentum(usual, steps),
+                usual => usual,
             }),
             momentum_teacher_end: self.momentum_teacher_end.or_default(1.0),
             student_temp: self.student_temp.or_default(0.1),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use eval::Features;
-use eval::prototypes::{Assignments, Directions, Exemplar, VoidSet, assign, assign_centred, duplicates, exemplars};
+use eval::prototypes::{Assignments, Choice, Directions, Exemplar, VoidSet, assign, duplicates, exemplars};
 use eval::subset::sample;
 use model::weights::WeightsFile;
 use report::page::Section;
@@ -55,12 +55,12 @@ impl Prototypes {
         let rows = sample(train.len(), (WORK / parameters.max(1)).max(IMAGES));
         let features = if rows.len() == train.len() { train.clone() } else { train.select(&rows) };
         let progress = &mut |_, _| material.go_on();
-        let (kind, tau, device) = (head.kind(), head.temperature, &request.device);
-        let plain = assign(&head.loaded, kind, tau, &features, device, progress)?;
+        let (choice, device) = (Choice::new(head.kind(), head.temperature), &request.device);
+        let plain = assign(&head.loaded, choice, &features, device, progress)?;
         let centre = centre(material, &head)?;
         let chosen = match &centre {
             None => plain.clone(),
-            some => assign_centred(&head.loaded, kind, tau, some.as_deref(), &features, device, progress)?,
+            Some(centre) => assign(&head.loaded, choice.centred(centre), &features, device, progress)?,
         };
         Ok(Self { head, rows, features, chosen, is_centred: centre.is_some(), plain })
     }
