@@ -4,8 +4,9 @@
     python tools/bench/torch_check.py
 
 The losses, and the centres after them, against digits of the released code of iBOT and MSN on toy problems (the ones
-that the tests of dino-vmf use); the derivative of `TakeRows` against that of plain indexing; the masks against their
-rule. In f32, as the step computes. Ends with an error at the first difference.
+that the tests of dino-vmf use); DINO's loss against the sum over its pairs of views; the log-normaliser against what it
+is in two and three dimensions; the derivative of `TakeRows` against that of plain indexing; the masks against their
+rule. In f32, as the step computes, but for the normaliser. Ends with an error at the first difference.
 """
 
 import math
@@ -13,6 +14,7 @@ import math
 import torch
 import torch.nn.functional as F
 
+from torch_dino import between_views
 from torch_ibot import (
     DRAWS,
     MASKED_VIEWS,
@@ -24,6 +26,7 @@ from torch_ibot import (
     rows_and_weights,
 )
 from torch_msn import msn_loss, sinkhorn
+from torch_run import LogNormalizer
 from torch_vit import TakeRows
 
 CLASS_CENTRE = [0.0194320107, 0.0213595067, 0.0174262561, 0.0087114873, -0.0023935905]
@@ -89,6 +92,27 @@ def check_msn():
     near("the rows of Sinkhorn", shares.sum(1), torch.ones(12))
 
 
+def check_dino():
+    batch, views, k = 3, 5, 7
+    student = F.log_softmax(3.0 * sines(0.1, 0.37, views * batch, k), dim=-1)
+    teacher = F.softmax(3.0 * sines(0.3, 0.53, 2 * batch, k), dim=-1)
+    pairs = [(q, v) for q in range(2) for v in range(views) if q != v]
+    rows = lambda of, view: of[view * batch : (view + 1) * batch]
+    expected = sum(-(rows(teacher, q) * rows(student, v)).sum(-1).mean() for q, v in pairs) / len(pairs)
+    near("DINO's loss", between_views(student, teacher, batch), expected)
+
+
+def check_normalizer():
+    """In three dimensions the normaliser has sinh(kappa) / kappa, in two the Bessel function I_0."""
+    kappa = torch.tensor([0.01, 0.5, 3.0, 40.0, 300.0], dtype=torch.float64, requires_grad=True)
+    found, flat = LogNormalizer(3)(kappa), LogNormalizer(2)(kappa)
+    sinh = kappa + torch.log(-torch.expm1(-2 * kappa) / (2 * kappa))
+    near("the normaliser in three dimensions", found, -sinh, 1e-12)
+    (slope,) = torch.autograd.grad(found.sum(), kappa)
+    near("its derivative", slope[1:], (1 / kappa - 1 / torch.tanh(kappa))[1:], 1e-10)
+    near("the normaliser in two dimensions", flat, -(kappa + torch.log(torch.special.i0e(kappa))), 1e-12)
+
+
 def check_rows():
     x, index = torch.randn(7, 3, requires_grad=True), torch.tensor([5, 0, 3])
     weights = torch.randn(3, 3)
@@ -116,5 +140,7 @@ if __name__ == "__main__":
     check_ibot()
     check_centre_of_patches()
     check_msn()
+    check_dino()
+    check_normalizer()
     check_rows()
     check_masks()

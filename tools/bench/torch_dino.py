@@ -22,24 +22,30 @@ class Network(nn.Module):
         return self.head(torch.cat([self.backbone(images) for images in groups]))
 
 
-def dino_loss(student, teacher, centre, batch):
+def between_views(log_probabilities, probabilities, batch):
     """Mean cross-entropy over the pairs (teacher view q, student view v), q != v; rows are view-major.
 
     Every student view v is compared with the same sum of teacher distributions, less its own where v is a global view,
-    so each student row needs one product with one target. Computed in f32: bf16 logits are widened first, the teacher's
-    by the centre.
+    so each student row needs one product with one target.
     """
     with torch.no_grad():
-        probabilities = F.softmax((teacher - centre) / TEACHER_TEMPERATURE, dim=-1).view(GLOBAL_CROPS, batch, -1)
+        probabilities = probabilities.view(GLOBAL_CROPS, batch, -1)
         total = probabilities.sum(0)
         own = total - probabilities  # targets of the global views
-        views = student.shape[0] // batch
+        views = log_probabilities.shape[0] // batch
         pairs = GLOBAL_CROPS * (views - 1)
-    log_probabilities = F.log_softmax(student.float() / STUDENT_TEMPERATURE, dim=-1).view(views, batch, -1)
+    log_probabilities = log_probabilities.view(views, batch, -1)
     loss = -torch.dot(log_probabilities[:GLOBAL_CROPS].reshape(-1), own.reshape(-1))
     if views > GLOBAL_CROPS:
         loss = loss - torch.dot(log_probabilities[GLOBAL_CROPS:].sum(0).reshape(-1), total.reshape(-1))
     return loss / (pairs * batch)
+
+
+def dino_loss(student, teacher, centre, batch):
+    """DINO's loss of logits. Computed in f32: bf16 logits are widened first, the teacher's by the centre."""
+    with torch.no_grad():
+        probabilities = F.softmax((teacher - centre) / TEACHER_TEMPERATURE, dim=-1)
+    return between_views(F.log_softmax(student.float() / STUDENT_TEMPERATURE, dim=-1), probabilities, batch)
 
 
 def random_crops(batch, global_crops, local_crops):

@@ -19,19 +19,19 @@ import torch
 TEACHER_MOMENTUM, CLIP = 0.996, 3.0
 
 
-def clip_each(parameters):
-    """Scales every gradient tensor whose norm is above CLIP; reading a norm is free on the CPU."""
+def clip_each(parameters, limit=CLIP):
+    """Scales every gradient tensor whose norm is above the limit; reading a norm is free on the CPU."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     for gradient, norm in zip(gradients, torch._foreach_norm(gradients)):
-        coefficient = CLIP / (norm.item() + 1e-6)
+        coefficient = limit / (norm.item() + 1e-6)
         if coefficient < 1.0:
             gradient.mul_(coefficient)
 
 
-def clip_each_on_device(parameters):
+def clip_each_on_device(parameters, limit=CLIP):
     """The same without reading a norm on the host, which would have to wait for the backward pass."""
     gradients = [p.grad for p in parameters if p.grad is not None]
-    coefficients = torch.stack(torch._foreach_norm(gradients)).add_(1e-6).reciprocal_().mul_(CLIP).clamp_(max=1.0)
+    coefficients = torch.stack(torch._foreach_norm(gradients)).add_(1e-6).reciprocal_().mul_(limit).clamp_(max=1.0)
     torch._foreach_mul_(gradients, list(coefficients.unbind()))
 
 

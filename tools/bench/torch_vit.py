@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-ARCHITECTURES = {"vit_tiny": (192, 12), "vit_small": (384, 12), "vit_base": (768, 12), "vit_large": (1024, 24)}
+ARCHITECTURES = {"vit_nano": (64, 4), "vit_tiny": (192, 12), "vit_small": (384, 12), "vit_base": (768, 12),
+                 "vit_large": (1024, 24)}  # fmt: skip
 STREAMS = {"bf16": torch.bfloat16, "f32": torch.float32}
 HEAD_DIM = 64
 GLOBAL_SIZE, LOCAL_SIZE = 224, 96
@@ -40,29 +41,33 @@ class Block(nn.Module):
         self.qkv, self.proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
         self.fc1, self.fc2 = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
 
-    def add(self, x, branch):
+    def add(self, x, branch, taken):
+        """`taken` says of each sample whether it takes the branch; without it that is drawn."""
         if self.keep == 1.0:
             return x + branch
-        mask = branch.new_empty(x.shape[0], 1, 1).bernoulli_(self.keep).div_(self.keep)
+        if taken is None:
+            mask = branch.new_empty(x.shape[0], 1, 1).bernoulli_(self.keep).div_(self.keep)
+        else:
+            mask = taken.to(branch.dtype).view(-1, 1, 1).div(self.keep)
         if branch.dtype != x.dtype:
             # Autocast would first copy the bf16 branch to f32 for `addcmul`; these two read it as it is.
             return x + branch * mask
         return torch.addcmul(x, branch, mask)
 
-    def forward(self, x):
+    def forward(self, x, taken=(None, None)):
         b, n, d = x.shape
         q, k, v = self.qkv(self.norm1(x)).view(b, n, 3, self.heads, HEAD_DIM).permute(2, 0, 3, 1, 4).unbind(0)
         attended = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, d)
-        x = self.add(x, self.proj(attended))
-        return self.add(x, self.fc2(F.gelu(self.fc1(self.norm2(x)))))
+        x = self.add(x, self.proj(attended), taken[0])
+        return self.add(x, self.fc2(F.gelu(self.fc1(self.norm2(x)))), taken[1])
 
 
 class Backbone(nn.Module):
     """DINO's vision transformer, in three stages, so that a method can hide patches between them."""
 
-    def __init__(self, dim, depth, patch, drop_path, stream):
+    def __init__(self, dim, depth, patch, drop_path, stream, size=GLOBAL_SIZE):
         super().__init__()
-        self.patch, self.grid, self.stream = patch, GLOBAL_SIZE // patch, stream
+        self.patch, self.grid, self.stream = patch, size // patch, stream
         self.embed = nn.Linear(3 * patch * patch, dim)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
         self.pos_embed = nn.Parameter(torch.zeros(1, 1 + self.grid * self.grid, dim))
@@ -96,15 +101,15 @@ class Backbone(nn.Module):
         x = torch.cat((self.cls_token.expand(b, -1, -1), patches.flatten(1, 2)), dim=1) + self.positions(g)
         return x.to(self.stream)
 
-    def through_blocks(self, x):
-        """All tokens after the last block, not yet normalised."""
-        for block in self.blocks:
-            x = block(x)
+    def through_blocks(self, x, taken=None):
+        """All tokens after the last block, not yet normalised. `taken` [samples, blocks, 2] has branches of others."""
+        for i, block in enumerate(self.blocks):
+            x = block(x) if taken is None else block(x, (taken[:, i, 0], taken[:, i, 1]))
         return x
 
-    def forward(self, images):
+    def forward(self, images, taken=None):
         """The normalised class token."""
-        return self.norm(self.through_blocks(self.tokens(self.patches(images)))[:, 0])
+        return self.norm(self.through_blocks(self.tokens(self.patches(images)), taken)[:, 0])
 
 
 class Projector(nn.Sequential):
@@ -128,9 +133,9 @@ class Projector(nn.Sequential):
 class Head(nn.Module):
     """Projector and K weight-normalised prototypes."""
 
-    def __init__(self, dim, out_dim, bottleneck=256):
+    def __init__(self, dim, out_dim, bottleneck=256, **of_projector):
         super().__init__()
-        self.mlp = Projector(dim, bottleneck=bottleneck)
+        self.mlp = Projector(dim, bottleneck=bottleneck, **of_projector)
         self.weight_g = nn.Parameter(torch.ones(out_dim, 1))
         self.weight_v = nn.Parameter(torch.empty(out_dim, bottleneck).uniform_(-1 / 16, 1 / 16))
 

@@ -427,6 +427,14 @@ pub enum CliError {
         /// What the system said.
         source: io::Error,
     },
+    /// The weights that a run begins with could not be written.
+    #[error("{}: the weights cannot be written: {source}", text::shown(path))]
+    Initial {
+        /// The file to be written.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Pictures of a report that cannot be made.
     #[error("{why}")]
     NoPictures {

@@ -33,6 +33,7 @@ mod pretrain;
 mod proc;
 mod processes;
 mod progress;
+mod raw_views;
 mod recipe;
 mod report;
 mod signals;

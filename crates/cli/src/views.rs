@@ -1,4 +1,4 @@
-//! `views`: draws the training views of some images as a contact sheet, or hands those of whole epochs to another program.
+//! `views`: draws the training views of some images as a contact sheet. [`crate::raw_views`] hands them to another program.
 
 use std::sync::Arc;
 
@@ -6,22 +6,21 @@ use data::loader::epoch_order;
 use data::sheet::{self, Row, SheetGrid};
 use data::{CropGroup, DecodeLimits, Image, Loader, LoaderConfig, Reader, Source};
 use random::{Key, Purpose};
-use serde_json::{Value, json};
 use ssl::method::{self, MethodSpec};
 use ssl::recipe::{MethodName, Recipe};
 use ssl::setup::loader_config;
-use ssl::view_plan::{ViewPlan, ViewShape};
 
-use crate::args::{SplitArg, ViewsArgs};
+use crate::args::ViewsArgs;
 use crate::error::CliError;
 use crate::images;
 use crate::memory;
 use crate::output;
 use crate::output_file::{self, Input, Kind};
+use crate::raw_views;
 
 /// Draws and writes the picture.
 pub fn run(args: &ViewsArgs) -> Result<(), CliError> {
-    let Some(out) = &args.out else { return raw(args) };
+    let Some(out) = &args.out else { return raw_views::run(args) };
     // First, so that nothing is drawn that cannot be written.
     if out.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("png")) {
         return Err(CliError::NotPngName { path: out.clone() });
@@ -70,34 +69,6 @@ pub fn draw(
         MethodName::Msn => "; what is hatched the student does not see, nor any of global view 1, the target",
     };
     Ok((pictures, legend(&rows, &config, epoch, frames) + unseen))
-}
-
-/// Writes the views of whole epochs as bytes to standard output.
-fn raw(args: &ViewsArgs) -> Result<(), CliError> {
-    let asked = args.recipe.asked(None)?;
-    let (source, facts) = args.recipe.data(&asked, SplitArg::Train)?;
-    let recipe = args.recipe.resolve(asked, &facts, &[])?;
-    let config = loader_config(&recipe);
-    memory::check_bytes(config.memory(), memory::SMALLER_BATCHES)?;
-    let (epochs, batch) = (u64::from(args.raw.unwrap_or(1)), config.batch_size);
-    let shapes = ViewPlan::multi_crop(&config.views, config.channels).shapes(batch);
-    let group =
-        |v: &ViewShape| json!({ "count": v.count, "height": v.height, "width": v.width, "channels": v.channels });
-    let groups: Vec<Value> = shapes.iter().map(group).collect();
-    let batches = epochs * recipe.steps_per_epoch();
-    let header = json!({ "batch": batch, "batches": batches, "groups": groups });
-    let mut is_read = output::bytes(format!("{header}\n").as_bytes())?;
-    let mut loader = Loader::start(source, config, 0, 0, epochs)?;
-    while is_read && let Some(batch) = loader.next()? {
-        for bad in &batch.substituted {
-            output::note(&format!("skipped {}: {}", bad.name, bad.reason));
-        }
-        for group in &batch.groups {
-            is_read = is_read && output::bytes(&group.pixels)?;
-        }
-        loader.recycle(batch);
-    }
-    Ok(())
 }
 
 /// About how many bytes a picture takes: the views as the loader makes them, as rows, and in the picture, which may enlarge

@@ -376,20 +376,3 @@ fn a_number_of_neighbours_is_refused_before_the_features_are_computed() {
     assert!(!ended.err.contains("img/s"), "{}", ended.err);
     assert!(ended.failed().contains("1 to 24, the number of training images"));
 }
-
-#[test]
-fn views_are_handed_to_another_program_as_they_are_trained_on() {
-    let settings = ["--data", "synthetic:train=8,size=16", "--batch-size=4", "--patch-size=8", "--local-crops=1"];
-    let output = common::program().arg("views").args(settings).args(["--raw", "2"]).output().unwrap();
-    let split = output.stdout.iter().position(|byte| *byte == b'\n').unwrap();
-    let header: Value = serde_json::from_slice(&output.stdout[..split]).unwrap();
-    assert_eq!((&header["batch"], &header["batches"]), (&Value::from(4), &Value::from(4)));
-    let bytes = |group: &Value| {
-        ["count", "height", "width", "channels"].map(|key| group[key].as_u64().unwrap()).iter().product::<u64>()
-    };
-    let of_batch: u64 = header["groups"].as_array().unwrap().iter().map(bytes).sum();
-    assert_eq!(output.stdout.len() as u64 - split as u64 - 1, 4 * of_batch);
-    let again = common::program().arg("views").args(settings).args(["--raw", "2"]).output().unwrap();
-    assert!(again.stdout == output.stdout);
-    assert!(run(&["views", "--raw", "1", "--out", "x.png"]).err.contains("cannot be used with"));
-}

@@ -4,9 +4,9 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
-use common::{program, run, wait_until};
+use common::{newest_step, program, run, wait_until};
 use serde_json::Value;
 
 const STUDY: &str = "seeds = [0, 1]
@@ -87,6 +87,87 @@ fn a_study_that_is_killed_twice_ends_in_the_table_of_an_unbroken_one() {
     assert_eq!(table.lines().count(), 4);
     assert!(String::from_utf8_lossy(&output.stdout).starts_with(&table));
     assert!(fs::read_to_string(broken.join("figure.svg")).unwrap().matches("class=\"dot\"").count() == 4);
+}
+
+/// Of the first recipe teacher and student are uniform by settings that no remedy touches: it begins again twice and ends
+/// collapsed, 337 steps each time.
+const RETRIES: &str = "[data]
+small = \"synthetic:train=24,test=12,size=16\"
+[common]
+arch = \"vit_nano\"
+patch_size = 8
+head_hidden = 32
+head_bottleneck = 16
+out_dim = 32
+batch_size = 8
+local_crops = 1
+log_every = 1
+checkpoint_minutes = 0
+knn_every = 0
+[recipes.uniform]
+epochs = 120
+student_temp = 10
+warmup_teacher_temp = 10
+warmup_teacher_temp_epochs = 1000000
+[recipes.short]
+epochs = 2
+";
+
+/// The table that people read, without its last column, the times.
+fn table(out: &Path) -> Vec<String> {
+    let text = fs::read_to_string(out.join("table.md")).unwrap();
+    text.lines().map(|line| line.trim_end_matches('|').rsplit_once('|').unwrap().0.to_owned()).collect()
+}
+
+/// Kills a study and the run that it has at work, both as `kill -9` does, before the one can learn of the other's end.
+#[cfg(unix)]
+fn kill_with_run(mut study: Child, run: &Path) {
+    let lock = fs::read_to_string(run.join(".lock")).unwrap();
+    let run = lock.lines().next().unwrap().strip_prefix("process ").expect("a process trains").to_owned();
+    // A process that is gone already is no less dead.
+    Command::new("kill").args(["-KILL", &study.id().to_string(), &run]).status().unwrap();
+    study.wait().unwrap();
+    let is_gone = || !Command::new("kill").args(["-0", &run]).output().unwrap().status.success();
+    wait_until("the run is gone", is_gone);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_study_that_is_killed_in_every_attempt_of_a_run_ends_in_the_table_of_an_unbroken_one() {
+    let place = tempfile::tempdir().unwrap();
+    let file = study_file(place.path(), RETRIES);
+    let (unbroken, broken) = (place.path().join("unbroken"), place.path().join("broken"));
+    assert!(study(&file, &unbroken, &[]).output().unwrap().status.success());
+    let expected = table(&unbroken);
+    assert!(
+        expected[2].contains("| uniform | 1 |") && expected[2].ends_with("1 (begun again 2 times) "),
+        "{expected:?}"
+    );
+
+    let run = broken.join("runs/small+uniform+seed=0");
+    let is_there = |name: &str| run.join(name).exists();
+    let second = || is_there("collapsed-1/identity.json") && newest_step(&run) > 5;
+    let moments: [(&str, &dyn Fn() -> bool); 5] = [
+        ("the collapse of the first attempt lasts", &|| newest_step(&run) > 310),
+        ("the first attempt is given up", &|| is_there("attempts.json")),
+        ("the second attempt is under way", &second),
+        ("the second attempt is given up", &|| is_there("collapsed-2")),
+        ("the third attempt is under way", &|| is_there("collapsed-2/identity.json") && newest_step(&run) > 5),
+    ];
+    for (moment, has_come) in moments {
+        let process = study(&file, &broken, &[]).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        wait_until(moment, has_come);
+        kill_with_run(process, &run);
+    }
+    let output = study(&file, &broken, &[]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!((table(&broken), runs(&broken)), (expected, runs(&unbroken)));
+    for attempt in ["collapsed-1", "collapsed-2", "."] {
+        let config = |study: &Path| {
+            fs::read_to_string(study.join("runs/small+uniform+seed=0").join(attempt).join("config.toml"))
+        };
+        assert_eq!(config(&broken).unwrap(), config(&unbroken).unwrap(), "{attempt}");
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -67,7 +67,7 @@ pub use normalization::Normalization;
 pub use online::{OnlineKnn, OnlineKnnOptions};
 pub use pooling::{FeatureTokens, Pooling};
 pub use prepare::Preparation;
-pub use reading::{Pass, ReadOptions, ReadProgress};
+pub use reading::{Pass, ReadOptions, ReadProgress, prepared_images};
 pub use save::{FEATURES_FORMAT, FeatureFormat, FeatureWriter, save, save_as};
 pub use stored::{StoredFeatures, StoredProblem};
 pub use subset::{Subset, is_labelled};

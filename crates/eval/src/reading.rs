@@ -91,6 +91,22 @@ pub struct Pass {
     pub turned: usize,
 }
 
+/// Hands the images of a source to `consume` as a network sees them, in order: their numbers and their pixels, batch by batch.
+/// An image that cannot be used is left out. `consume` may end the pass.
+pub fn prepared_images(
+    source: &dyn Source,
+    preparation: &Preparation,
+    options: &ReadOptions,
+    mut consume: impl FnMut(&[usize], &[u8]) -> ControlFlow<()>,
+) -> Result<Pass, EvalError> {
+    for_each_batch(source, preparation, options, &mut |_| ControlFlow::Continue(()), |batch| {
+        match consume(&batch.indices, &batch.pixels) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(EvalError::Stopped),
+        }
+    })
+}
+
 /// Hands all images of a source to `consume`, in order.
 pub(crate) fn for_each_batch(
     source: &dyn Source,

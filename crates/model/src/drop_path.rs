@@ -50,6 +50,12 @@ impl DropPath {
         chosen
     }
 
+    /// Whether a segment takes the attention (0) or the MLP (1) of a block, given the three numbers as in [`DropPath::chosen`].
+    pub fn takes(&self, segment: usize, block: usize, branch: usize) -> bool {
+        let BlockChoice { attention, mlp, .. } = &self.blocks[block];
+        [attention, mlp][branch][segment]
+    }
+
     /// Every branch taken, and multiplied as if some were not: the most work and memory that a step at this rate takes.
     pub fn all_taken(rate: f64, depth: usize, segments: usize) -> Self {
         let mut all = Self::draw(rate, depth, []);

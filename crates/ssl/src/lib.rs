@@ -3,7 +3,7 @@
 //! - [`recipe`]: what to train, with everything that was not said derived from the data.
 //! - [`mask`]: which patches the student does not see.
 //! - [`method`]: the methods, one file each, behind one trait.
-//! - [`view_plan`]: which views a step has and which network sees which.
+//! - [`view_plan`], [`branches`]: which views a step has, which network sees which, and which of its branches the student skips.
 //! - [`target`], [`loss`], [`sinkhorn`]: the teacher's side of a loss, and the loss; [`koleo`], [`lengths`] and [`penalty`]: what it asks of prototypes.
 //! - [`learner`]: student, teacher and the step that trains them.
 //! - [`beginning`], [`layer_decay`]: weights to begin with instead of drawn ones, and how fast their layers learn.
@@ -12,6 +12,7 @@
 //! - [`pretraining`]: all of it as the loop of [`train`] takes it.
 
 pub mod beginning;
+pub mod branches;
 pub mod cost;
 pub mod health;
 pub mod koleo;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use data::Source;
 use data::loader::Shard;
 use model::DropPath;
-use random::{Key, Purpose};
 use tensor::Device;
 use train::feed::Fed;
 use train::home::Witness;
@@ -16,6 +15,7 @@ use train::state::{SavedState, State, StateError};
 use train::{Condition, LoopOptions, Monitor, Position, StepError, StepRecord, TrainError, Trainable, Trainer};
 
 use crate::beginning::Beginning;
+use crate::branches::Branches;
 use crate::health::{Course, Moment, RANK_ROWS, effective_rank};
 use crate::learner::{LearnError, Learner, LearnerOptions, StepInput};
 use crate::memory::{self, MemoryNeed};
@@ -43,9 +43,7 @@ pub struct Extras {
 pub struct Pretraining {
     learner: Learner,
     schedules: Schedules,
-    /// Drop-path rate of the last block.
-    drop_path: f64,
-    seed: u64,
+    branches: Branches,
     /// Of the last step.
     gradient: GradientReport,
     course: Course,
@@ -175,8 +173,7 @@ impl Pretraining {
         Ok(Self {
             learner,
             schedules: Schedules::new(recipe),
-            drop_path: recipe.drop_path(),
-            seed: recipe.seed(),
+            branches: Branches::of(recipe),
             gradient: GradientReport::default(),
             course: Course::of(recipe),
             description: Vec::new(),
@@ -192,14 +189,8 @@ impl Pretraining {
         self.schedules.at(at, self.learner.method.is_frozen(at))
     }
 
-    /// Each view of each image draws from its own key: that of the image whose turn it was, as its views do.
     fn draw_drop_path(&self, fed: &Fed, at: Position) -> Option<DropPath> {
-        if self.drop_path == 0.0 {
-            return None;
-        }
-        let key = Key::new(self.seed, Purpose::DropPath).epoch(at.epoch);
-        let keys = self.learner.views().student_keys(key, &fed.batch.keys);
-        Some(DropPath::draw(self.drop_path, self.learner.vit().config().depth, keys))
+        self.branches.draw(self.learner.views(), &fed.batch.keys, at.epoch)
     }
 }
 

@@ -15,11 +15,11 @@ pub fn thousands(n: impl TryInto<u64>) -> String {
     groups.join(",")
 }
 
-/// `1 image`, `7,390 images`, `2 classes`.
+/// `1 image`, `7,390 images`, `2 classes`, `6 patches`.
 pub fn count(n: usize, thing: &str) -> String {
     let plural = match thing {
         _ if n == 1 => "",
-        _ if thing.ends_with('s') => "es",
+        _ if thing.ends_with('s') || thing.ends_with("tch") => "es",
         _ => "s",
     };
     format!("{} {thing}{plural}", thousands(n))
@@ -99,6 +99,7 @@ mod tests {
         let shown =
             [count(1, "image"), count(7390, "image"), count(1, "class"), count(10, "class"), count(0, "tensor")];
         assert_eq!(shown, ["1 image", "7,390 images", "1 class", "10 classes", "0 tensors"]);
+        assert_eq!([count(6, "patch"), count(1, "patch"), count(2, "epoch")], ["6 patches", "1 patch", "2 epochs"]);
     }
 
     #[test]

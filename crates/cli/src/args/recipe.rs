@@ -230,13 +230,19 @@ pub struct ViewsArgs {
     #[command(flatten)]
     pub recipe: RecipeArgs,
     /// The picture to write, a .png file
-    #[arg(long, help_heading = PLAIN, value_name = "FILE", required_unless_present = "raw")]
+    #[arg(long, help_heading = PLAIN, value_name = "FILE", required_unless_present_any = ["raw", "raw_images"])]
     pub out: Option<PathBuf>,
     /// Instead of a picture, write the views of the first N epochs as bytes to standard output, batch by batch: for another
     /// program that is to train on the very same views
     #[arg(long, help_heading = PLAIN, value_name = "N", conflicts_with_all = ["out", "images", "split", "epoch", "force", "no_frames"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub raw: Option<u32>,
+    /// With --raw, also write the weights that such a run begins with, a .safetensors file
+    #[arg(long, help_heading = PLAIN, value_name = "FILE", requires = "raw")]
+    pub initial: Option<PathBuf>,
+    /// Instead of a picture, write the images of --split as bytes to standard output, as an evaluation of such a run sees them
+    #[arg(long, help_heading = PLAIN, conflicts_with_all = ["out", "raw", "images", "epoch", "force", "no_frames"])]
+    pub raw_images: bool,
     /// Images to show
     #[arg(long, help_heading = PLAIN, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub images: u32,
@@ -261,8 +267,13 @@ Examples:
   dino-vmf views --data photos --recipe runs/photos/config.toml --epoch 5 --images 16 --out sheet.png
 
   dino-vmf views --data photos --recipe runs/photos/config.toml --raw 50 | other-program
-      a line of JSON with batch, batches and groups (count, height, width and channels of each), then the bytes of each batch:
-      group by group, view by view, image by image, [height, width, channels]
+      a line of JSON with batch, batches, groups (count, height, width and channels of each) and branches, then the bytes of
+      each batch: group by group, view by view, image by image, [height, width, channels]. Where drop path skips some, branches
+      is [rows, blocks, 2], and as many bytes follow: whether the student takes the attention and the MLP of a block for a
+      row, the rows view by view, image by image. --initial FILE writes the weights to begin with
+  dino-vmf views --data photos --recipe runs/photos/config.toml --raw-images --split test | other-program
+      a line of JSON with images, height, width and channels, then of each image its class in four bytes (little end first;
+      all bits for none) and its pixels; what cannot be read is left out
 
 One row an image, in the order of training: the image, its two global views, its local views. They are those that
 `pretrain` with the same data, recipe and seed shows the network, pixel for pixel. The frame of a view has the colour of
