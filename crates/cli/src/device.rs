@@ -4,6 +4,7 @@ use ssl::recipe::ResidualStream;
 use tensor::{CpuOptions, CudaOptions, CudaPrecision, DType, Device, ResidualPrecision};
 
 use crate::args::{AUTO, DeviceArgs, InferenceArgs, PrecisionArg};
+use crate::devices::Devices;
 use crate::error::CliError;
 
 /// A device, and why it is not a GPU.
@@ -125,16 +126,19 @@ fn threads_of(value: &str) -> Result<Option<usize>, CliError> {
 impl InferenceArgs {
     /// Opens the device of `--device` in the precision of `--precision`. bf16 on a CPU is an error rather than f32 with a
     /// warning: a script that asks for it compares either its speed or its rounding.
-    pub fn open(&self) -> Result<Device, CliError> {
+    pub fn open(&self) -> Result<Devices, CliError> {
         let precision = match self.precision {
             PrecisionArg::F32 => CudaPrecision::F32,
             PrecisionArg::Bf16 => CudaPrecision::Bf16,
         };
-        let Chosen { device, no_gpu } =
-            self.machine.choose_with(CudaOptions { precision, ..CudaOptions::default() })?;
-        match self.precision {
-            PrecisionArg::Bf16 if !device.is_gpu() => Err(CliError::Bf16OnCpu { no_gpu }),
-            _ => Ok(device),
+        let options = CudaOptions { precision, ..CudaOptions::default() };
+        let Chosen { device, no_gpu } = self.machine.choose_with(options)?;
+        if self.precision == PrecisionArg::Bf16 && !device.is_gpu() {
+            return Err(CliError::Bf16OnCpu { no_gpu });
+        }
+        match self.machine.device.as_str() {
+            AUTO => Devices::with_others(device, options, self.gpus),
+            _ => Ok(Devices::alone(device)),
         }
     }
 }
@@ -176,7 +180,7 @@ mod tests {
     fn a_cpu_computes_in_f32_and_nothing_else() {
         let open = |precision| {
             let machine = DeviceArgs { device: "cpu".to_owned(), threads: Some(1) };
-            InferenceArgs { machine, precision }.open()
+            InferenceArgs { machine, precision, gpus: None }.open()
         };
         assert_eq!(super::precision(&open(PrecisionArg::F32).unwrap()), "f32");
         assert!(matches!(open(PrecisionArg::Bf16), Err(CliError::Bf16OnCpu { no_gpu: None })));

@@ -10,6 +10,7 @@ mod collapse;
 mod conclusion;
 mod description;
 mod device;
+mod devices;
 mod doctor;
 mod error;
 mod eval;

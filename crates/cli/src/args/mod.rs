@@ -137,6 +137,14 @@ const SOURCE: &str = "The images: a folder (searched to any depth), tar or parqu
                       'shard-{000..009}.tar', 'data/**/*.tar'), a folder of CIFAR or IDX files, a text file that lists images, or \
                       `synthetic` for images that the program makes";
 
+/// A number of GPUs.
+fn gpus(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(gpus @ 1..=1024) => Ok(gpus),
+        _ => Err("it must be a number from 1 to 1024; --device cpu does without a GPU".to_owned()),
+    }
+}
+
 /// Height and width in pixels, as recipes have them: `224`, or `40x80`.
 fn pixels(text: &str) -> Result<(usize, usize), NoSize> {
     text.parse().map(|Size { height, width }| (height, width))

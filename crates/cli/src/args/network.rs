@@ -9,7 +9,7 @@ use eval::{FeatureTokens, Pooling};
 use model::weights::{NetworkRole, POSITION_RULES};
 use tensor::ops::Interpolation;
 
-use super::{DeviceArgs, HeadArgs, SOURCE, orientation};
+use super::{DeviceArgs, HeadArgs, SOURCE, gpus, orientation};
 
 /// `features`.
 #[derive(Debug, Args)]
@@ -172,6 +172,9 @@ pub struct InferenceArgs {
     /// Arithmetic of the network on a GPU: f32, or bf16 for speed (as in training). A CPU always computes in f32
     #[arg(long, value_name = "f32|bf16", default_value = "f32", help_heading = "Machine", hide_possible_values = true)]
     pub precision: PrecisionArg,
+    /// GPUs that share the images, for commands that compute features of many [default: all that this machine shows]
+    #[arg(long, value_name = "N", help_heading = "Machine", value_parser = gpus, conflicts_with = "device")]
+    pub gpus: Option<usize>,
 }
 
 /// A precision of inference.

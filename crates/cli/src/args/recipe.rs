@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ssl::recipe::{Extension, KeyHelp};
 
-use super::{DeviceArgs, SOURCE, SplitArg};
+use super::{DeviceArgs, SOURCE, SplitArg, gpus};
 
 /// The heading of what is no key of the recipe: that of all other options.
 const PLAIN: Option<&str> = None;
@@ -64,13 +64,6 @@ pub struct PretrainArgs {
 fn extension(name: &str) -> Result<Extension, String> {
     let known = Extension::of_word(name).filter(|extension| *extension != Extension::No);
     known.ok_or_else(|| "it is one of stretch, again".to_owned())
-}
-
-fn gpus(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(gpus @ 1..=1024) => Ok(gpus),
-        _ => Err("it must be a number from 1 to 1024; --device cpu does without a GPU".to_owned()),
-    }
 }
 
 /// A time that a run can take.

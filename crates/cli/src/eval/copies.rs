@@ -20,6 +20,7 @@ use super::sets::Provenance;
 use super::shelf::Shelf;
 use crate::args::{CopiesArgs, NetworkArgs};
 use crate::device;
+use crate::devices::Devices;
 use crate::error::CliError;
 use crate::images;
 use crate::memory;
@@ -182,7 +183,7 @@ impl Search {
 /// Describes sources one after another, with one progress bar for all.
 struct Work<'a> {
     weights: &'a Weights,
-    device: &'a Device,
+    device: &'a Devices,
     size: (usize, usize),
     options: ReadOptions,
     meter: Meter,
@@ -215,7 +216,10 @@ impl Work<'_> {
     }
 
     fn describe(&mut self, source: &dyn Source) -> Result<Extraction, CliError> {
+        let batches = source.len().div_ceil(self.options.batch_size.max(1));
+        let twins = self.device.twins(&self.weights.loaded.weights, batches)?;
         let network = Network {
+            twins: &twins,
             normalization: Some(&self.weights.normalization),
             ..Network::new(&self.weights.loaded.vit, &self.weights.loaded.weights, self.device)
         };

@@ -7,13 +7,13 @@ use std::rc::Rc;
 use eval::knn::{Vote, rightly, vote};
 use eval::{Features, KnnOptions, Labelled, Place};
 use serde_json::{Value, json};
-use tensor::Device;
 use text::count;
 
 use super::head::Head;
 use super::sets::{self, Sets};
 use super::shelf::Shelf;
 use crate::args::{PrecisionArgs, PrecisionSettings, SetsArgs};
+use crate::devices::Devices;
 use crate::error::CliError;
 use crate::output;
 use crate::progress::Pass;
@@ -74,7 +74,7 @@ impl<'a> Headed<'a> {
     }
 
     /// Where the network and its head compute.
-    pub fn device(&self) -> &Device {
+    pub fn device(&self) -> &Devices {
         &self.sets.device
     }
 

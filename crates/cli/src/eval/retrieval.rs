@@ -6,7 +6,7 @@ use std::path::Path;
 use data::Source;
 use eval::memory::{Kept, estimate_features};
 use eval::retrieval::{
-    Benchmark, DEPTHS, GroundTruth, Part, Ranking, Score, SearchOptions, describe_images, of_images, score,
+    Benchmark, DEPTHS, GroundTruth, Part, READ, Ranking, Score, SearchOptions, describe_images, of_images, score,
 };
 use eval::{EvalError, Features, Network, Pooling, Preparation, ReadOptions, ReadProgress, stored};
 use serde_json::{Map, Value, json};
@@ -18,6 +18,7 @@ use super::sets::Provenance;
 use super::shelf::Shelf;
 use crate::args::RetrievalArgs;
 use crate::device;
+use crate::devices::Devices;
 use crate::error::CliError;
 use crate::memory;
 use crate::output;
@@ -133,9 +134,11 @@ fn describe(
     source: &dyn Source,
     parts: Option<&[Option<Part>]>,
     options: &SearchOptions,
-    device: &Device,
+    device: &Devices,
 ) -> Result<Features, CliError> {
+    let twins = device.twins(&weights.loaded.weights, source.len().div_ceil(READ))?;
     let network = Network {
+        twins: &twins,
         normalization: Some(&weights.normalization),
         ..Network::new(&weights.loaded.vit, &weights.loaded.weights, device)
     };

@@ -17,6 +17,7 @@ use super::shelf::Shelf;
 use crate::args::{InputArgs, SetsArgs, SplitArg};
 use crate::description;
 use crate::device;
+use crate::devices::Devices;
 use crate::error::CliError;
 use crate::features::Wanted;
 use crate::images;
@@ -30,7 +31,7 @@ pub struct Opened<'a> {
     what: What<'a>,
     shelf: &'a Shelf,
     host: Device,
-    device: Device,
+    device: Devices,
 }
 
 /// A network and the images that it is to see.
@@ -39,7 +40,7 @@ pub struct Seen<'a> {
     /// The network.
     pub weights: &'a Weights,
     /// Where it computes.
-    pub device: &'a Device,
+    pub device: &'a Devices,
     /// What `--data` says.
     pub spec: &'a str,
     /// What it sees of an image.
@@ -105,7 +106,7 @@ pub struct Sets {
     /// Where to compute with them: the processor, with the threads that were asked for.
     pub host: Device,
     /// The device that was asked for: the same, or a GPU.
-    pub device: Device,
+    pub device: Devices,
 }
 
 /// Where features come from.

@@ -12,11 +12,11 @@ use eval::memory::{Kept, estimate_features};
 use eval::{
     EvalError, Extraction, FeatureBatch, FeatureFormat, FeatureWriter, InputSpec, Network, Pass, Pooling, ReadOptions,
 };
-use tensor::Device;
 
 use crate::args::{FeaturesArgs, InputArgs};
 use crate::description::{self, Description};
 use crate::device;
+use crate::devices::Devices;
 use crate::error::CliError;
 use crate::images;
 use crate::memory;
@@ -141,7 +141,7 @@ pub fn extract_pooled(
     input: &InputArgs,
     pooling: Pooling,
     workers: Option<usize>,
-    device: &Device,
+    device: &Devices,
 ) -> Result<Extraction, CliError> {
     extract_seen(&Wanted::of(weights, input, workers, device), source, pooling)
 }
@@ -171,12 +171,12 @@ pub struct Wanted<'a> {
     /// Threads that read; one per core where not given.
     pub workers: Option<usize>,
     /// Where it computes.
-    pub device: &'a Device,
+    pub device: &'a Devices,
 }
 
 impl<'a> Wanted<'a> {
     /// Of images as the network was trained to see them.
-    pub fn of(weights: &'a Weights, input: &'a InputArgs, workers: Option<usize>, device: &'a Device) -> Self {
+    pub fn of(weights: &'a Weights, input: &'a InputArgs, workers: Option<usize>, device: &'a Devices) -> Self {
         Self { weights, seen: weights.input, input, workers, device }
     }
 
@@ -191,7 +191,10 @@ impl<'a> Wanted<'a> {
         consume: &mut dyn FnMut(FeatureBatch<'_>) -> Result<(), EvalError>,
     ) -> Result<Pass, CliError> {
         let Self { weights, seen, input, workers, device } = *self;
+        let batches = source.len().div_ceil(input.batch_size.max(1) as usize);
+        let twins = device.twins(&weights.loaded.weights, batches)?;
         let network = Network {
+            twins: &twins,
             normalization: Some(&weights.normalization),
             pooling,
             ..Network::new(&weights.loaded.vit, &weights.loaded.weights, device)

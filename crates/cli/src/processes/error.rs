@@ -9,7 +9,7 @@ use super::launcher::Launched;
 #[derive(Debug, thiserror::Error)]
 pub enum GpusError {
     /// There is none.
-    #[error("--gpus {asked}: {error}. `dino-vmf doctor` says what is there; without --gpus a run does without a GPU")]
+    #[error("--gpus {asked}: {error}. `dino-vmf doctor` says what is there; without --gpus all is done without a GPU")]
     None {
         /// How many were asked for.
         asked: usize,

@@ -71,10 +71,15 @@ fn check(args: &PretrainArgs, asked: usize) -> Result<(), CliError> {
     if args.minutes.is_some() && asked > 1 {
         return Err(CliError::ForOneProcess { what: "--minutes", instead: "give --epochs" });
     }
+    Ok(check_found(asked)?)
+}
+
+/// Refuses more GPUs than this machine shows.
+pub fn check_found(asked: usize) -> Result<(), GpusError> {
     let found = found_gpus().map_err(|error| GpusError::None { asked, error })?;
     if found.len() < asked {
         let names = found.iter().map(|gpu| gpu.name.as_str()).collect::<Vec<_>>().join(", ");
-        return Err(GpusError::TooMany { asked, found: found.len(), names }.into());
+        return Err(GpusError::TooMany { asked, found: found.len(), names });
     }
     Ok(())
 }

@@ -66,7 +66,7 @@ pub fn distinct(runs: &[PathBuf]) -> Vec<PathBuf> {
 
 /// The pictures of a run that somebody asks for: an error where what was asked for cannot be meant.
 fn pictures_of(run: &Path, args: &ReportArgs) -> Result<Vec<Section>, CliError> {
-    let device = args.inference.open()?;
+    let device = args.inference.open()?.into_first();
     let machine = &args.inference.machine;
     let request = Request {
         run,

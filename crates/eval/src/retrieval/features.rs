@@ -26,8 +26,8 @@ use crate::spread::spread;
 const SCALES: [f64; 3] = [1.0, std::f64::consts::FRAC_1_SQRT_2, 0.5];
 /// Tokens that go through the network at once, unless one image has more: at 384 columns half a GiB.
 const TOKENS: usize = 16_384;
-/// Images that are read at once.
-const READ: usize = 16;
+/// Images that are read, and handed to a device, at once.
+pub const READ: usize = 16;
 
 /// What a network sees of the images of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ mod score;
 mod stored;
 
 pub use error::RetrievalError;
-pub use features::{Described, SearchOptions, describe_images};
+pub use features::{Described, READ, SearchOptions, describe_images};
 pub use ground_truth::{GroundTruth, Query};
 pub use images::{Benchmark, Part};
 pub use ranking::Ranking;
