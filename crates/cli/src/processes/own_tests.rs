@@ -73,7 +73,7 @@ fn signals_are_passed_on_to_all() {
 
 #[test]
 fn nobody_is_left_behind() {
-    let ranks = started(2, "sleep 1000");
+    let ranks = started(2, "exec sleep 1000");
     let numbers: Vec<u32> = ranks.all.iter().map(|rank| rank.process.id()).collect();
     drop(ranks);
     assert!(numbers.iter().all(|number| !std::path::Path::new(&format!("/proc/{number}")).exists()));
@@ -82,7 +82,7 @@ fn nobody_is_left_behind() {
 #[test]
 fn the_first_is_given_a_port_that_others_reach() {
     // A socket, and in the others nothing.
-    let line = "[ -S /dev/stdin ] && [ $DINO_VMF_RANK = 0 ] || [ ! -S /dev/stdin ] && [ $DINO_VMF_RANK != 0 ]";
+    let line = "if [ $DINO_VMF_RANK = 0 ]; then [ -S /dev/stdin ]; else [ ! -S /dev/stdin ]; fi";
     assert_eq!(status(&mut started(3, line)), ended_with(0));
     assert_ne!(token(), token());
     assert_eq!(token().len(), 32);
