@@ -97,6 +97,11 @@ impl fmt::Display for Launched {
 }
 
 impl Launched {
+    /// Whether the launcher, or somebody, says anything that tells this run from others.
+    pub fn has_name(&self) -> bool {
+        self.run != random::StableHash::new().finish()
+    }
+
     /// The same with everything else that is known of it.
     pub fn in_detail(&self) -> String {
         let local = self.local_rank.map(|local| format!("number {local} of its machine"));
@@ -214,7 +219,8 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
         let names: &[&str] = match by {
             Launcher::Own => &[],
             Launcher::Torchrun | Launcher::Hand => {
-                &["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT"]
+                // Not TORCHELASTIC_RESTART_COUNT: each agent counts for itself, and not every restart.
+                &["TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"]
             }
             Launcher::OpenMpi => &["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"],
             Launcher::Mpich => &["PMI_JOBID", "PMI_ID_KVS"],

@@ -23,7 +23,7 @@ pub fn place(launched: &Launched) -> Result<Place, GpusError> {
     let ports = match (launched.by, named.and_then(|meeting| meeting.port)) {
         (Launcher::Own, Some(port)) => vec![port],
         (_, Some(port)) => beside(port),
-        (Launcher::Slurm | Launcher::OpenMpi | Launcher::Mpich, None) => of_run(launched.run),
+        (Launcher::Slurm | Launcher::OpenMpi | Launcher::Mpich, None) if launched.has_name() => of_run(launched.run),
         _ => return Err(no_place(launched)),
     };
     let host = match (launched.on_one_machine, named) {
@@ -142,17 +142,26 @@ mod tests {
     }
 
     #[test]
+    fn runs_that_nothing_tells_apart_do_not_guess_a_port() {
+        let of_mpich = [("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2")];
+        assert!(place_of(&of_mpich).contains("nothing says where the processes meet"));
+        for name in [("PMI_JOBID", "7"), ("DINO_VMF_TOKEN", "mine")] {
+            assert!(place_of(&[&of_mpich[..], &[name]].concat()).starts_with("127.0.0.1:"), "{name:?}");
+        }
+    }
+
+    #[test]
     fn without_a_meeting_point_the_reason_is_told() {
         let error = place_of(&[&[("MASTER_PORT", "x")], &TORCHRUN[..]].concat());
         assert!(error.contains("MASTER_PORT is \"x\", which is no port"), "{error}");
     }
 
     #[test]
-    fn tokens_tell_runs_and_starts_of_them_apart() {
+    fn tokens_tell_runs_apart() {
         let of = |changed: &[(&'static str, &'static str)]| token(&launched(&[changed, &TORCHRUN[..]].concat()));
         assert_eq!(of(&[]), of(&[("RANK", "3"), ("LOCAL_RANK", "1")]), "the same in all processes");
-        for changed in [("TORCHELASTIC_RESTART_COUNT", "1"), ("TORCHELASTIC_RUN_ID", "b"), ("DINO_VMF_TOKEN", "secret")]
-        {
+        assert_eq!(of(&[("TORCHELASTIC_RESTART_COUNT", "1")]), of(&[]), "agents do not count alike");
+        for changed in [("TORCHELASTIC_RUN_ID", "b"), ("DINO_VMF_TOKEN", "secret")] {
             assert_ne!(of(&[changed]), of(&[]), "{changed:?}");
         }
     }

@@ -232,8 +232,12 @@ impl Ranks {
             }
             for (number, rank) in self.all.iter_mut().enumerate().filter(|(_, rank)| rank.ended.is_none()) {
                 rank.ended = rank.process.try_wait().map_err(|source| CliError::Signals { source })?;
-                if rank.ended.is_some_and(is_error) && !rank.was_ended_here {
+                let Some(status) = rank.ended.filter(|_| !rank.was_ended_here) else { continue };
+                if is_error(status) {
                     failed.push(number);
+                }
+                // Whatever has ended it, the others do not go on without it.
+                if !status.success() {
                     since.get_or_insert_with(Instant::now);
                 }
             }

@@ -78,6 +78,7 @@ impl Link {
         operations: &[Operation],
         stream: CUstream,
         limit: Option<Duration>,
+        should_stop: &dyn Fn() -> bool,
     ) -> Result<(), NcclError> {
         if operations.is_empty() {
             return Ok(());
@@ -100,7 +101,7 @@ impl Link {
             }
         }
         drop(handle);
-        self.await_ready(what, limit, &|| false)
+        self.await_ready(what, limit, should_stop)
     }
 
     /// Waits until the last call is through.
@@ -143,6 +144,11 @@ impl Link {
             Ok(_) | Err(NcclError::GivenUp) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// An error where it was given up: what was on its way may not have arrived. For whoever is about to believe in it.
+    pub(super) fn check_open(&self) -> Result<(), NcclError> {
+        if self.handle().is_some() { Ok(()) } else { Err(NcclError::GivenUp) }
     }
 
     /// Ends everything that is on its way. Any thread may call this, once or often.
@@ -214,8 +220,9 @@ mod tests {
         link.end();
         let sum = [Operation::Sum { at: 512, floats: 1 }];
         let stream = std::ptr::null_mut();
-        assert!(matches!(link.queue("summing", &sum, stream, None), Err(NcclError::GivenUp)));
-        assert!(link.queue("nothing", &[], stream, None).is_ok());
+        assert!(matches!(link.queue("summing", &sum, stream, None, &|| false), Err(NcclError::GivenUp)));
+        assert!(link.queue("nothing", &[], stream, None, &|| false).is_ok());
+        assert!(matches!(link.check_open(), Err(NcclError::GivenUp)));
         assert!(link.check().is_ok(), "whoever gave up knows");
     }
 }

@@ -93,6 +93,11 @@ pub enum NcclError {
         /// For how long.
         seconds: u64,
     },
+    /// Somebody wants its calls to wait.
+    #[error(
+        "NCCL_COMM_BLOCKING is {0:?}: calls that wait cannot be given up when a process is gone. Unset it for this program"
+    )]
+    Blocking(String),
     /// It was ended on purpose.
     #[error("the exchange between the GPUs of this run was given up")]
     GivenUp,
@@ -203,6 +208,10 @@ impl Communicator {
         should_stop: &dyn Fn() -> bool,
     ) -> Result<Self, NcclError> {
         let nccl = nccl()?;
+        // It stands above what a communicator is asked for.
+        if let Some(value) = std::env::var("NCCL_COMM_BLOCKING").ok().filter(|value| value != "0") {
+            return Err(NcclError::Blocking(value));
+        }
         let cuda = device.as_cuda().ok_or_else(|| NcclError::NoGpu(device.describe()))?;
         cuda.bind();
         cuda.known_failure()?;
@@ -260,7 +269,7 @@ impl Communicator {
             let sums = FIRST_SUMS.map(|floats| vec![Operation::Sum { at, floats }]);
             let gather = vec![Operation::Gather { from: at, to: at + half, bytes: share }];
             for operations in sums.into_iter().chain([gather, chunk.scatter(self.ranks)]) {
-                self.link.queue("a first exchange", &operations, self.road.stream, self.limit)?;
+                self.link.queue("a first exchange", &operations, self.road.stream, self.limit, should_stop)?;
             }
             self.await_road("a first exchange", should_stop)
         });
@@ -273,7 +282,7 @@ impl Communicator {
         exchanged.and(freed.map_err(|e| driver_error("a first exchange", &e)))
     }
 
-    /// Waits on the host until everything has arrived: before the first step alone.
+    /// Waits on the host until everything has arrived: before the first step, and before a checkpoint.
     fn await_road(&self, what: &'static str, should_stop: &dyn Fn() -> bool) -> Result<(), NcclError> {
         let began = Instant::now();
         // SAFETY: our own event and stream.

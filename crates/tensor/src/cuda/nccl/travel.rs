@@ -93,14 +93,17 @@ impl Communicator {
             return Ok(Vec::new());
         }
         let (from, to) = (cuda.scratch(most * 8), cuda.scratch(self.ranks * most * 8));
+        // Where there was no memory the addresses lead nowhere.
+        cuda.known_failure()?;
         cuda.upload(from.address(), here);
         self.set_out()?;
         let gather = Operation::Gather { from: from.address(), to: to.address(), bytes: most * 8 };
         self.queue("gathering numbers", &[gather])?;
         self.arrive("waiting for numbers")?;
         let all: Vec<f64> = cuda.download(to.address(), self.ranks * most);
-        // Zeros stand for what a failed device should have given.
+        // Zeros stand for what a failed device should have given, and anything for what was given up on its way.
         cuda.known_failure()?;
+        self.link.check_open()?;
         let of_rank = |(rank, &length): (usize, &usize)| all[rank * most..rank * most + length].to_vec();
         Ok(lengths.iter().enumerate().flat_map(of_rank).collect())
     }
@@ -122,12 +125,19 @@ impl Communicator {
         let here = shares.iter().map(|share| (share.cuda_address(), share.len())).collect();
         let plan = PutPlan::new((self.rank, self.ranks), to, here, wholes.as_deref(), part, PUT_AT_ONCE);
         let memory = self.cuda().allocate(plan.floats(), DType::F32);
+        // Where there was no memory the addresses lead nowhere.
+        self.cuda().known_failure()?;
         for chunk in plan.chunks(memory.address()) {
             self.run_legs("copy_numbers", &plan.legs_in(&chunk));
             self.set_out()?;
             self.queue("putting shares together", &plan.operations(&chunk))?;
             self.arrive("waiting for shares")?;
             self.run_legs("copy_numbers", &plan.legs_out(&chunk));
+        }
+        if to == Recipients::First {
+            // They are written to a checkpoint next, so it has to be known that they have come.
+            self.await_road("putting shares together", &|| false)?;
+            self.link.check_open()?;
         }
         Ok(self.cuda().known_failure()?)
     }
@@ -158,7 +168,7 @@ impl Communicator {
 
     fn queue(&self, what: &'static str, operations: &[Operation]) -> Result<(), NcclError> {
         self.cuda().bind();
-        self.link.queue(what, operations, self.road.stream, self.limit)
+        self.link.queue(what, operations, self.road.stream, self.limit, &|| false)
     }
 
     /// What travels from now on waits for what has been queued to compute so far.
