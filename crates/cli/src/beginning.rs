@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use eval::Normalization;
 use model::weights::{KeyLayout, LoadOptions};
 use ssl::beginning::Beginning;
 use ssl::recipe::{self, BUILT_IN, Begin, Centering, MethodName, RawRecipe};
@@ -37,6 +38,18 @@ pub fn of(args: &PretrainArgs, asked: RawRecipe) -> Result<(RawRecipe, Option<Ar
         norm_epsilon: Some(config.extras.norm_epsilon),
     };
     let mut beginning = Beginning::read(&loaded.path, &options)?;
+    let usual = Normalization::usual(config.channels);
+    if loaded.normalization != usual {
+        let Normalization { mean, deviation } = &loaded.normalization;
+        output::note(&format!(
+            "{}: was trained on pixels with mean {mean:?} and deviation {deviation:?}; the run has {:?} and {:?}. Its patch embedding \
+             takes up the difference, so that it sees what it saw",
+            text::shown(given),
+            usual.mean,
+            usual.deviation
+        ));
+        beginning = beginning.renormalized((mean, deviation), (&usual.mean, &usual.deviation));
+    }
     if begin == Begin::Adapt {
         beginning = beginning.of_teacher();
     }

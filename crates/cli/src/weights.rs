@@ -11,7 +11,7 @@ use model::weights::{
 use ssl::recipe::{self, Recipe};
 use ssl::setup::vit_config;
 use tensor::Device;
-use train::run::{BACKBONE_FILE, Checkpoint, Damage, RunError, RunReader, RunResult, is_run};
+use train::run::{BACKBONE_FILE, Checkpoint, Damage, INITIAL_FILE, RunError, RunReader, RunResult, is_run};
 
 use crate::args::NetworkArgs;
 use crate::description;
@@ -227,7 +227,18 @@ fn of_file(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights,
     let loaded = file.load_vit(&options, device)?;
     let config = loaded.vit.config();
     let normalization = Normalization::from_metadata(&said, config.channels).map_err(failed)?;
-    let normalization = normalization.unwrap_or_else(|| Normalization::usual(config.channels));
+    let normalization = normalization.unwrap_or_else(|| {
+        let usual = Normalization::usual(config.channels);
+        // A run's own files see what every run sees.
+        if !is_checkpoint && !file.path().ends_with(BACKBONE_FILE) && !file.path().ends_with(INITIAL_FILE) {
+            output::note(&format!(
+                "weights: nothing says how its pixels are normalised; taking mean {:?} and deviation {:?}, as DINO has them. Files of \
+                 timm and Hugging Face say it beside the weights (config.json, preprocessor_config.json)",
+                usual.mean, usual.deviation
+            ));
+        }
+        usual
+    });
     if is_checkpoint && input.is_none() {
         output::note(
             "weights: this checkpoint is away from its run and does not say what it saw of an image; taking the centre, \

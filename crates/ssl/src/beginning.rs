@@ -24,6 +24,9 @@ const POSITIONS: &str = "backbone.pos_embed";
 const PROTOTYPES: [&str; 2] = ["head.last_layer.weight_v", "prototypes.weight_v"];
 /// Why a tensor begins anew that there is not.
 const ABSENT: &str = "the file has no such tensor";
+/// What makes tokens of pixels.
+const PATCHES: &str = "backbone.patch_embed.proj.weight";
+const PATCHES_BIAS: &str = "backbone.patch_embed.proj.bias";
 const PATCH_PROTOTYPES: &str = "head.last_layer2.weight_v";
 
 /// One tensor.
@@ -126,6 +129,30 @@ impl Beginning {
         // No teacher follows MSN's prototypes: the student's are the only ones that were trained.
         let of_loss = std::mem::take(&mut self.student).into_iter().filter(|(name, _)| name.starts_with("prototypes."));
         self.teacher.extend(of_loss);
+        self
+    }
+
+    /// The same for a run that normalises pixels in another way than the network was trained with: (mean, deviation) of each
+    /// channel as it was, and as it is. The patch embedding takes up the difference, so that it sees what it saw.
+    ///
+    /// # Panics
+    /// When there is not one of each for every channel.
+    pub fn renormalized(mut self, was: (&[f32], &[f32]), is: (&[f32], &[f32])) -> Self {
+        for name in [PATCHES, PATCHES_BIAS] {
+            // The student's may be the teacher's as long as neither changes.
+            if let (false, Some(given)) = (self.student.is_empty(), self.teacher.get(name)) {
+                self.student.entry(name.to_owned()).or_insert_with(|| given.clone());
+            }
+        }
+        for network in [&mut self.teacher, &mut self.student] {
+            let Some(mut weight) = network.remove(PATCHES) else { continue };
+            if let Some(bias) = network.get_mut(PATCHES_BIAS) {
+                renormalize(&mut weight, bias, was, is);
+            }
+            network.insert(PATCHES.to_owned(), weight);
+        }
+        let teacher = &self.teacher;
+        self.student.retain(|name, given| teacher.get(name) != Some(given));
         self
     }
 
@@ -239,6 +266,25 @@ impl Beginning {
             }
         }
         taken
+    }
+}
+
+/// W (x - m) / s + b as W' (x - m') / s' + b': with W' = W s' / s and b' = b + W (m' - m) / s.
+fn renormalize(weight: &mut Given, bias: &mut Given, was: (&[f32], &[f32]), is: (&[f32], &[f32])) {
+    let (channels, outputs) = (was.0.len(), bias.values.len());
+    assert_eq!([was.1.len(), is.0.len(), is.1.len()], [channels; 3], "a mean and a deviation for each channel");
+    let of_channel = weight.values.len() / (outputs * channels).max(1);
+    let rows = weight.values.chunks_exact_mut((channels * of_channel).max(1));
+    for (row, bias) in rows.zip(&mut bias.values) {
+        let mut moved = f64::from(*bias);
+        for (channel, values) in row.chunks_exact_mut(of_channel.max(1)).enumerate() {
+            let [m, s, to_m, to_s] = [was.0, was.1, is.0, is.1].map(|of| f64::from(of[channel]));
+            for value in values {
+                moved += f64::from(*value) * (to_m - m) / s;
+                *value = (f64::from(*value) * to_s / s) as f32;
+            }
+        }
+        *bias = moved as f32;
     }
 }
 

@@ -10,7 +10,7 @@ use ssl::learner::Learner;
 use ssl::method;
 use ssl::recipe::{Begin, Facts, RawRecipe, Recipe};
 use ssl::setup::learner_options;
-use tensor::ops::Grid;
+use tensor::ops::{Grid, PixelData, Pixels};
 use tensor::{Device, ParamId, ParamSet};
 
 const OPTIONS: LoadOptions =
@@ -101,7 +101,8 @@ fn what_a_run_keeps_of_it_reads_back_as_the_same() {
     write_dino(&path, &learner(&recipe("")));
     let whole = Beginning::read(&path, &OPTIONS).unwrap();
     let options = LoadOptions { heads: None, ..OPTIONS };
-    for beginning in [whole.clone(), whole.clone().of_teacher(), whole.clone().without_centers()] {
+    let renormalized = whole.clone().renormalized((&[0.5; 3], &[0.5; 3]), (&[0.4, 0.5, 0.6], &[0.2, 0.3, 0.25]));
+    for beginning in [whole.clone(), whole.clone().of_teacher(), whole.clone().without_centers(), renormalized] {
         std::fs::write(&kept, beginning.to_safetensors().unwrap()).unwrap();
         let again = Beginning::read(&kept, &options).unwrap();
         assert!(again == beginning);
@@ -114,6 +115,39 @@ fn what_a_run_keeps_of_it_reads_back_as_the_same() {
     bytes[last] ^= 1;
     std::fs::write(&path, bytes).unwrap();
     assert_ne!(Beginning::read(&path, &OPTIONS).unwrap().digest(), whole.digest());
+}
+
+/// Features of made-up pixels, normalised in some way, by both networks.
+fn features(learner: &Learner, (mean, deviation): (&[f32], &[f32])) -> [Vec<f32>; 2] {
+    let pixels: Vec<u8> = (0..2 * 32 * 32 * 3).map(|i| ((i * 37) ^ (i >> 4)) as u8).collect();
+    let data = PixelData::Bytes { pixels: &pixels, mean, deviation };
+    let images = [Pixels { count: 2, height: 32, width: 32, channels: 3, data }];
+    let device = learner.device();
+    [&learner.student, &learner.teacher].map(|set| learner.vit().features(set, device, &images).unwrap().to_f32())
+}
+
+#[test]
+fn a_network_of_other_pixels_sees_what_it_saw() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoint.safetensors");
+    let mut learner = learner(&recipe(""));
+    write_dino(&path, &learner);
+    let beginning = Beginning::read(&path, &OPTIONS).unwrap();
+    let (was, is) = ((&[0.5; 3][..], &[0.5; 3][..]), (&[0.485, 0.456, 0.406][..], &[0.229, 0.224, 0.225][..]));
+    learner.begin_with(&beginning);
+    let expected = features(&learner, was);
+    let wrong = features(&learner, is);
+    learner.begin_with(&beginning.renormalized(was, is));
+    let found = features(&learner, is);
+    let distance = |a: &[f32], b: &[f32]| {
+        let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+        norm(&mut a.iter().zip(b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied())
+    };
+    for ((found, expected), wrong) in found.iter().zip(&expected).zip(&wrong) {
+        let (found, without) = (distance(found, expected), distance(wrong, expected));
+        println!("{found:.1e}, as it is {without:.1e}");
+        assert!(found < 1e-4 && without > 100.0 * found, "{found}, {without}");
+    }
 }
 
 #[test]

@@ -57,6 +57,15 @@ pub enum ExportError {
         /// What to use instead.
         instead: &'static str,
     },
+    /// A name that other programs would take for a pickle.
+    #[error(
+        "{path}: --to dino writes a safetensors file, which torch.load cannot read under that name: call it .safetensors, and load \
+         it with safetensors.torch.load_file"
+    )]
+    NotAPickle {
+        /// The file.
+        path: String,
+    },
     /// The folder that is to be written.
     #[error("{path}: {what}")]
     Folder {
@@ -92,6 +101,9 @@ pub enum ExportError {
     },
 }
 
+/// What files of pickles are called.
+const PICKLES: [&str; 5] = ["pth", "pt", "bin", "ckpt", "pkl"];
+
 /// Writes the network.
 pub fn run(args: &ExportArgs) -> Result<(), CliError> {
     if args.heads && matches!(args.to, TargetArg::Timm | TargetArg::Hf) {
@@ -103,6 +115,10 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
     let inputs = [Input::file("--weights", &args.weights)];
     match args.to {
         TargetArg::Dino => {
+            let extension = args.out.extension().and_then(|extension| extension.to_str());
+            if extension.is_some_and(|extension| PICKLES.contains(&extension.to_ascii_lowercase().as_str())) {
+                return Err(ExportError::NotAPickle { path: text::shown(&args.out).into_owned() }.into());
+            }
             let out = output_file::check(&args.out, Kind::Weights, args.force, &inputs)?;
             dino::write(args, &load(args)?, &out)
         }

@@ -27,7 +27,7 @@ pub fn config(weights: &Weights) -> Value {
     }
     let normalization = &weights.normalization;
     let (seen_height, seen_width) = weights.input.size;
-    let crop = if weights.input.whole { 1.0 } else { 224.0 / 256.0 };
+    let crop = if weights.input.whole { 1.0 } else { crop_share(seen_height) };
     // The whole of an oblong input is squeezed into it; anything else keeps its aspect.
     let mode = if weights.input.whole && seen_height != seen_width { "squash" } else { "center" };
     json!({
@@ -52,6 +52,24 @@ pub fn config(weights: &Weights) -> Value {
             "classifier": "head",
         },
     })
+}
+
+/// The share of a resized image that is seen: timm resizes to the whole part of side / share, and this program to the nearest
+/// whole number of 256 / 224 of the side.
+fn crop_share(side: usize) -> f64 {
+    const USUAL: f64 = 224.0 / 256.0;
+    let resized = (side as f64 / USUAL).round();
+    if (side as f64 / USUAL).floor() == resized { USUAL } else { side as f64 / (resized + 0.5) }
+}
+
+#[cfg(test)]
+#[test]
+fn timm_resizes_to_what_this_program_does() {
+    assert_eq!(crop_share(224), 0.875);
+    for side in 8..1000 {
+        let resized = (side as f64 / crop_share(side)).floor();
+        assert_eq!(resized, (side as f64 * 256.0 / 224.0).round(), "{side}");
+    }
 }
 
 /// Numbers as they are written by hand: 0.485, and not the nearest double of the nearest float.

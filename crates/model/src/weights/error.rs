@@ -110,9 +110,9 @@ pub enum WeightsError {
     },
     /// Not all of a backbone is there.
     #[error(
-        "{}: {found} of {needed} backbone tensors matched ({layout}); missing {}{}, left over {left_over}. Is this a \
-         head-only file, or a layout we do not know? `dino-vmf inspect {}` lists what it holds",
-        path.display(), missing.first().map_or("", String::as_str), more(missing.len()), path.display()
+        "{}: {found} of {needed} backbone tensors matched ({layout}); missing {}{}, left over {left_over}. {} \
+         `dino-vmf inspect {}` lists what it holds",
+        path.display(), missing.first().map_or("", String::as_str), more(missing.len()), likely(*found, *needed), path.display()
     )]
     IncompleteBackbone {
         /// The file.
@@ -270,6 +270,17 @@ fn holds(other: Option<NetworkRole>) -> String {
     match other {
         Some(other) => format!("only a {other}; ask for that"),
         None => "it holds one network and does not call it teacher or student; ask for neither".to_owned(),
+    }
+}
+
+/// What a file probably is of whose backbone some is missing.
+fn likely(found: usize, needed: usize) -> &'static str {
+    match found {
+        0 => "Is this a head without its backbone, another network than a ViT, or a layout that is not known here?",
+        _ if 2 * found > needed => {
+            "Is it not whole, or a ViT of another kind (without some biases, with other norms or positions)?"
+        }
+        _ => "Is it another network than a plain ViT, or a layout that is not known here?",
     }
 }
 

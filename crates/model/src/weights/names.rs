@@ -72,8 +72,10 @@ const TEACHER: Role = Role::Of(NetworkRole::Teacher);
 const STUDENT: Role = Role::Of(NetworkRole::Student);
 
 /// What may lead a name, in any number and order.
-const LEADS: [(&str, Role); 17] = [
+const LEADS: [(&str, Role); 20] = [
     ("module.", Role::Unsaid),
+    // What torch.compile puts before every name.
+    ("_orig_mod.", Role::Unsaid),
     ("backbone.", Role::Unsaid),
     ("model.", Role::Unsaid),
     ("encoder.", Role::Unsaid),
@@ -85,6 +87,9 @@ const LEADS: [(&str, Role); 17] = [
     (MSN_TEACHER, TEACHER),
     ("state_dict_ema.", TEACHER),
     ("model_ema.", TEACHER),
+    // MoCo v3's names for its two networks.
+    ("momentum_encoder.", TEACHER),
+    ("base_encoder.", STUDENT),
     ("student.", STUDENT),
     ("teacher/", TEACHER),
     ("student/", STUDENT),
@@ -184,6 +189,9 @@ mod tests {
     #[test]
     fn only_what_leads_a_name_is_taken_off() {
         assert_eq!(split("module.backbone.blocks.0.norm1.weight"), (Role::Unsaid, "blocks.0.norm1.weight"));
+        assert_eq!(split("_orig_mod.module.cls_token"), (Role::Unsaid, "cls_token"));
+        assert_eq!(split("module.base_encoder.cls_token"), (STUDENT, "cls_token"));
+        assert_eq!(split("module.momentum_encoder.cls_token"), (Role::Of(NetworkRole::Teacher), "cls_token"));
         assert_eq!(split("head.module.weight"), (Role::Unsaid, "head.module.weight"));
         assert_eq!(split("teacher/backbone.cls_token"), (TEACHER, "cls_token"));
         assert_eq!(split("student.module.backbone.cls_token"), (STUDENT, "cls_token"));

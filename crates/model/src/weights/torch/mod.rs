@@ -39,5 +39,8 @@ pub(super) fn open(path: &Path) -> Result<WeightsFile, WeightsError> {
 
 /// The error for a file that contradicts itself.
 fn damaged(path: &Path, reason: impl ToString) -> WeightsError {
-    WeightsError::Damaged { path: path.to_owned(), reason: reason.to_string() }
+    let reason = reason.to_string();
+    // Some ask what this error asks anyway.
+    let reason = reason.split(". Was it ").next().unwrap_or_default().to_owned();
+    WeightsError::Damaged { path: path.to_owned(), reason }
 }
