@@ -48,8 +48,9 @@ impl Devices {
         self.first
     }
 
-    /// These weights on the other GPUs, of which no more are used than there are batches for.
-    pub fn twins(&self, weights: &ParamSet, batches: usize) -> Result<Vec<Twin>, CliError> {
+    /// These weights on the other GPUs, of which no more are used than so many images make batches for.
+    pub fn twins(&self, weights: &ParamSet, images: usize, batch_size: usize) -> Result<Vec<Twin>, CliError> {
+        let batches = images.div_ceil(batch_size.max(1));
         if self.others.is_empty() || batches < 2 {
             return Ok(Vec::new());
         }

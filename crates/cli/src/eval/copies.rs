@@ -216,8 +216,7 @@ impl Work<'_> {
     }
 
     fn describe(&mut self, source: &dyn Source) -> Result<Extraction, CliError> {
-        let batches = source.len().div_ceil(self.options.batch_size.max(1));
-        let twins = self.device.twins(&self.weights.loaded.weights, batches)?;
+        let twins = self.device.twins(&self.weights.loaded.weights, source.len(), self.options.batch_size)?;
         let network = Network {
             twins: &twins,
             normalization: Some(&self.weights.normalization),

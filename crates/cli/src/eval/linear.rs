@@ -69,7 +69,7 @@ fn augmented(
     let Seen { weights, device, spec, input, workers, train, test } = seen;
     let Some(test) = test else { return Err(EvalError::Empty { which: "test" }.into()) };
     let held_out = extract_pooled(weights, &**test, input, args.pooling.pooling(), workers, device)?;
-    let twins = device.twins(&weights.loaded.weights, train.len().div_ceil(input.batch_size.max(1) as usize))?;
+    let twins = device.twins(&weights.loaded.weights, train.len(), input.batch_size as usize)?;
     let network = Network {
         normalization: Some(&weights.normalization),
         pooling: args.pooling.pooling(),

@@ -136,7 +136,7 @@ fn describe(
     options: &SearchOptions,
     device: &Devices,
 ) -> Result<Features, CliError> {
-    let twins = device.twins(&weights.loaded.weights, source.len().div_ceil(READ))?;
+    let twins = device.twins(&weights.loaded.weights, source.len(), READ)?;
     let network = Network {
         twins: &twins,
         normalization: Some(&weights.normalization),

@@ -191,8 +191,7 @@ impl<'a> Wanted<'a> {
         consume: &mut dyn FnMut(FeatureBatch<'_>) -> Result<(), EvalError>,
     ) -> Result<Pass, CliError> {
         let Self { weights, seen, input, workers, device } = *self;
-        let batches = source.len().div_ceil(input.batch_size.max(1) as usize);
-        let twins = device.twins(&weights.loaded.weights, batches)?;
+        let twins = device.twins(&weights.loaded.weights, source.len(), input.batch_size as usize)?;
         let network = Network {
             twins: &twins,
             normalization: Some(&weights.normalization),

@@ -14,16 +14,28 @@ pub struct FoundGpu {
     pub uuid: String,
 }
 
-/// The GPUs of this machine, in the order of their numbers; an error where none can be used.
-pub fn found_gpus() -> Result<Vec<FoundGpu>, DeviceError> {
-    let missing = |reason: String| DeviceError::NoCuda { reason };
-    // Without the driver the first call to it panics.
+pub(super) fn missing(reason: String) -> DeviceError {
+    DeviceError::NoCuda { reason }
+}
+
+/// An error of the driver's, and what could not be done because of it.
+pub(super) fn driver(what: &'static str) -> impl Fn(result::DriverError) -> DeviceError {
+    move |error| missing(format!("{what}: {error}"))
+}
+
+/// Starts the driver; how many GPUs it shows.
+pub(super) fn count() -> Result<i32, DeviceError> {
+    // Without its library the first call to it panics.
     if let Some(library) = library::first_missing() {
         return Err(missing(format!("lib{} was not found; it comes with {}", library.name, library.source)));
     }
-    let driver = |what: &'static str| move |e: result::DriverError| missing(format!("{what}: {e}"));
     result::init().map_err(driver("the driver does not start"))?;
-    let count = result::device::get_count().map_err(driver("no GPUs can be listed"))?;
+    result::device::get_count().map_err(driver("no GPUs can be listed"))
+}
+
+/// The GPUs of this machine, in the order of their numbers; an error where none can be used.
+pub fn found_gpus() -> Result<Vec<FoundGpu>, DeviceError> {
+    let count = count()?;
     if count == 0 {
         return Err(missing("this machine shows none".to_owned()));
     }

@@ -38,6 +38,7 @@ use crate::tensor::{DType, Tensor};
 pub(crate) use arguments::{Argument, arguments};
 pub use library::{FoundLibrary, cuda_libraries};
 pub use listing::{FoundGpu, found_gpus};
+use listing::{driver, missing};
 pub use pixels::UploadedPixels;
 pub use profile::KernelTime;
 pub(crate) use rows::DeviceRows;
@@ -97,13 +98,7 @@ thread_local! {
 
 impl Cuda {
     pub(crate) fn new(options: CudaOptions) -> Result<Self, DeviceError> {
-        let missing = |reason: String| DeviceError::NoCuda { reason };
-        if let Some(library) = library::first_missing() {
-            return Err(missing(format!("lib{} was not found; it comes with {}", library.name, library.source)));
-        }
-        let driver = |what: &'static str| move |e: result::DriverError| missing(format!("{what}: {e}"));
-        result::init().map_err(driver("the driver does not start"))?;
-        let count = result::device::get_count().map_err(driver("no GPUs can be listed"))?;
+        let count = listing::count()?;
         let index = match i32::try_from(options.index) {
             Ok(index) if index < count => index,
             _ => return Err(missing(format!("there is no GPU {}; this machine has {count}", options.index))),
