@@ -80,6 +80,11 @@ impl Hall {
         self.over.as_ref()
     }
 
+    /// Whether a process has ended in order.
+    pub fn has_left(&self, rank: usize) -> bool {
+        self.places[rank].left.is_some()
+    }
+
     /// Whether all have a connection, or none is needed any more.
     pub fn is_complete(&self) -> bool {
         self.over.is_some() || self.places.iter().all(|place| place.is_here)

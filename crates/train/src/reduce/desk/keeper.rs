@@ -37,7 +37,7 @@ pub(super) struct Keeper {
     /// The connections to the others, by rank; that of 0 stays empty.
     seats: Vec<OnceLock<Mutex<TcpStream>>>,
     strangers: AtomicUsize,
-    /// Whether process 0 has ended.
+    /// Whether process 0 has ended. Set with the hall locked, as seats are taken: whoever sits down sees it, or is seen.
     is_closed: AtomicBool,
     /// Threads that listen to a process, and how to wait for them.
     listening: Mutex<usize>,
@@ -180,12 +180,20 @@ impl Keeper {
     }
 
     /// Gives a process its seat, by which it hears what is said to all.
-    fn seat(&self, rank: usize, stream: &TcpStream) -> std::io::Result<()> {
+    pub fn seat(&self, rank: usize, stream: &TcpStream) -> std::io::Result<()> {
         settle(stream)?;
-        _ = self.seats[rank].set(Mutex::new(stream.try_clone()?));
+        let seat = Mutex::new(stream.try_clone()?);
+        let hall = self.hall();
+        _ = self.seats[rank].set(seat);
         // What was said before it could hear.
-        let over = self.hall().over().cloned();
-        over.into_iter().for_each(|over| self.tell(rank, &FromDesk::Over(over).to_frame()));
+        let over = hall.over().cloned().map(FromDesk::Over);
+        let bye = hall.has_left(0).then_some(FromDesk::Bye);
+        let is_closed = self.is_closed.load(Ordering::Relaxed);
+        drop(hall);
+        over.into_iter().chain(bye).for_each(|said| self.tell(rank, &said.to_frame()));
+        if is_closed {
+            stream.shutdown(Shutdown::Both)?;
+        }
         Ok(())
     }
 
@@ -196,7 +204,9 @@ impl Keeper {
             let frame = FromDesk::Bye.to_frame();
             (1..self.seats.len()).for_each(|rank| self.tell(rank, &frame));
         }
+        let hall = self.hall();
         self.is_closed.store(true, Ordering::Relaxed);
+        drop(hall);
         let seats = || self.seats.iter().filter_map(OnceLock::get);
         let shut = |how| seats().for_each(|seat| _ = seat.lock().unwrap_or_else(PoisonError::into_inner).shutdown(how));
         if in_order {

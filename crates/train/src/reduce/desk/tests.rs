@@ -286,6 +286,24 @@ fn who_is_cut_off_ends_all_others_wherever_they_wait() {
 }
 
 #[test]
+fn who_sits_down_when_process_0_has_ended_already_is_not_left_waiting() {
+    for in_order in [true, false] {
+        let first = Desk::keep(port().0, &who(0, 2), Waiting::default()).unwrap();
+        let super::Line::Here(keeper) = &first.inner.line else { panic!("it keeps the desk") };
+        let (door, _) = port();
+        let mut guest = TcpStream::connect(door.local_addr().unwrap()).unwrap();
+        let (stream, _) = door.accept().unwrap();
+        // It was let in, and is given its seat too late.
+        keeper.close(in_order);
+        keeper.seat(1, &stream).unwrap();
+        let mut heard = Vec::new();
+        guest.read_to_end(&mut heard).unwrap();
+        let bye = super::frame::FromDesk::Bye.to_frame();
+        assert_eq!(heard.ends_with(&bye), in_order, "{heard:?}");
+    }
+}
+
+#[test]
 fn a_process_of_the_run_that_talks_nonsense_is_lost_and_named() {
     let (listener, place) = port();
     let first = Desk::keep(listener, &who(0, 2), Waiting::default()).unwrap();
