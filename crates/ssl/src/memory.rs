@@ -6,7 +6,7 @@ use tensor::{Device, ParamSet, UploadedPixels};
 use train::Position;
 use train::feed::UPLOADED_AT_ONCE;
 use train::optimizer::StepValues;
-use train::reduce::{Alone, CarrierMemory, PeerError, Peers, Recipient, Reduce, Until, Wire};
+use train::reduce::{Alone, PeerError, Peers, Recipient, Reduce, SumMemory, Sums, Until, Wire};
 
 use crate::health::RANK_ROWS;
 use crate::learner::{LearnError, Learner, LearnerOptions, StepInput};
@@ -25,7 +25,7 @@ pub struct MemoryPlan {
     /// Everything at the widest moment of a step.
     pub total: usize,
     /// What sums with other processes take: a part of the total, and what their library has taken beside it.
-    pub sums: CarrierMemory,
+    pub sums: SumMemory,
 }
 
 impl MemoryPlan {
@@ -35,7 +35,7 @@ impl MemoryPlan {
         let (total, state) = (gib(self.total), gib(self.state));
         let mut words =
             format!("GPU memory planned: {total:.2} GiB, {state:.2} of it for weights, gradient and moments");
-        let CarrierMemory { staging, own } = self.sums;
+        let SumMemory { staging, own } = self.sums;
         if staging > 0 {
             words += &format!(", {:.2} for gradients on their way", gib(staging));
         }
@@ -63,7 +63,7 @@ pub struct MemoryNeed<'a> {
 
 /// How much memory a run would take on a GPU; none for a CPU.
 pub fn plan(device: &Device, need: &MemoryNeed<'_>) -> Result<Option<MemoryPlan>, LearnError> {
-    let sums = CarrierMemory::default();
+    let sums = SumMemory::default();
     let Some((state, used)) = device.count_memory(|planner| rehearse(planner, need, sums)) else { return Ok(None) };
     let (state, (tensors, images)) = (state?, room(used.peak_bytes, need));
     Ok(Some(MemoryPlan { state, total: tensors + images, sums }))
@@ -71,14 +71,14 @@ pub fn plan(device: &Device, need: &MemoryNeed<'_>) -> Result<Option<MemoryPlan>
 
 /// Plans the memory of a run that is to follow on this device, and takes that much. None for a CPU.
 pub fn plan_and_reserve(device: &Device, need: &MemoryNeed<'_>) -> Result<Option<MemoryPlan>, LearnError> {
-    plan_and_reserve_with_sums(device, need, CarrierMemory::default())
+    plan_and_reserve_with_sums(device, need, SumMemory::default())
 }
 
 /// The same for one of several processes, whose sums with the others take this.
 pub fn plan_and_reserve_with_sums(
     device: &Device,
     need: &MemoryNeed<'_>,
-    sums: CarrierMemory,
+    sums: SumMemory,
 ) -> Result<Option<MemoryPlan>, LearnError> {
     let Some((state, used)) = device.plan(|planner| rehearse(planner, need, sums)) else { return Ok(None) };
     let (state, (tensors, images)) = (state?, room(used.peak_bytes, need));
@@ -106,7 +106,7 @@ pub fn parameter_lengths(
 }
 
 /// Takes the steps of a run on a device that computes nothing; the bytes of its weights, gradients and moments.
-fn rehearse(planner: &Device, need: &MemoryNeed<'_>, sums: CarrierMemory) -> Result<usize, LearnError> {
+fn rehearse(planner: &Device, need: &MemoryNeed<'_>, sums: SumMemory) -> Result<usize, LearnError> {
     let views = need.method.views().shapes(need.batch);
     let learner = Learner::blank(planner, need.options, |layout, vit, device| need.method.build(layout, vit, device))?;
     let mut learner = learner.with_reduce(Box::new(Rehearsing));
@@ -150,21 +150,23 @@ impl Peers for Rehearsing {
     }
 }
 
-impl Reduce for Rehearsing {
+impl Sums for Rehearsing {
     fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
         Alone.sum(tensors, wire)
     }
 
+    fn put_together(&mut self, _: &ParamSet, _: Recipient<'_>) -> Result<(), PeerError> {
+        Ok(())
+    }
+}
+
+impl Reduce for Rehearsing {
     fn any(&mut self, here: bool, until: Until) -> Result<bool, PeerError> {
         Alone.any(here, until)
     }
 
     fn told(&mut self, word: f64, until: Until) -> Result<f64, PeerError> {
         Alone.told(word, until)
-    }
-
-    fn put_together(&mut self, _: &ParamSet, _: Recipient<'_>) -> Result<(), PeerError> {
-        Ok(())
     }
 }
 
@@ -336,7 +338,7 @@ mod tests {
 
     #[test]
     fn the_words_of_a_plan_say_what_sums_take() {
-        let plan = |staging, own| MemoryPlan { state: 1 << 30, total: 5 << 30, sums: CarrierMemory { staging, own } };
+        let plan = |staging, own| MemoryPlan { state: 1 << 30, total: 5 << 30, sums: SumMemory { staging, own } };
         let alone = "GPU memory planned: 5.00 GiB, 1.00 of it for weights, gradient and moments";
         assert_eq!(plan(0, 0).in_words(), alone);
         assert_eq!(plan(0, 1 << 29).in_words(), format!("{alone}; NCCL has taken 0.50 GiB beside it"));

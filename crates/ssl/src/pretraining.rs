@@ -9,7 +9,7 @@ use tensor::Device;
 use train::feed::Fed;
 use train::home::Witness;
 use train::optimizer::{GradientReport, StepValues};
-use train::reduce::{Alone, CarrierMemory, Reduce, Share};
+use train::reduce::{Alone, Reduce, Share, SumMemory};
 use train::run::{Record, RunFolder};
 use train::state::{SavedState, State, StateError};
 use train::{Condition, LoopOptions, Monitor, Position, StepError, StepRecord, TrainError, Trainable, Trainer};
@@ -134,7 +134,7 @@ impl Start<'_> {
         assert_eq!(method.views().shapes(batch), loaded, "a method's plan is of the views that the loader makes");
         let need = MemoryNeed { options: &options, method, batch, drop_path, evaluated };
         let sums = match reduce.ranks() {
-            1 => CarrierMemory::default(),
+            1 => SumMemory::default(),
             _ => reduce.memory(&memory::parameter_lengths(device, &options, method)?, options.wire),
         };
         if let Some(plan) = memory::plan_and_reserve_with_sums(device, &need, sums)? {

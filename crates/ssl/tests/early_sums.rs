@@ -14,7 +14,7 @@ use ssl::method::MethodSpec;
 use tensor::{ParamSet, Precision};
 use train::StepError;
 use train::optimizer::StepValues;
-use train::reduce::{Group, PeerError, Peers, Recipient, Reduce, Until, Wire, threads};
+use train::reduce::{Group, PeerError, Peers, Recipient, Reduce, Sums, Until, Wire, threads};
 
 const RANKS: usize = 2;
 const KOLEO: f64 = 0.1;
@@ -40,7 +40,7 @@ impl Peers for Way {
     }
 }
 
-impl Reduce for Way {
+impl Sums for Way {
     fn least_to_begin(&self) -> Option<usize> {
         self.early.then(|| self.group.least_to_begin()).flatten()
     }
@@ -54,16 +54,18 @@ impl Reduce for Way {
         self.group.sum(tensors, wire)
     }
 
+    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
+        self.group.put_together(shares, to)
+    }
+}
+
+impl Reduce for Way {
     fn any(&mut self, here: bool, until: Until) -> Result<bool, PeerError> {
         self.group.any(here, until)
     }
 
     fn told(&mut self, word: f64, until: Until) -> Result<f64, PeerError> {
         self.group.told(word, until)
-    }
-
-    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
-        self.group.put_together(shares, to)
     }
 }
 

@@ -32,7 +32,7 @@ use train::Position;
 use train::curve::Curve;
 use train::optimizer::StepValues;
 use train::reduce::nccl::{ID_BYTES, NcclCarrier, new_id};
-use train::reduce::{Carrier, CarrierMemory, Exchange, Group, PeerError, Recipient, Sent, Share, Until, Wire, Word};
+use train::reduce::{Carrier, Exchange, Group, PeerError, Recipient, Sent, Share, SumMemory, Sums, Until, Wire, Word};
 
 /// Images of a step, in all processes together.
 const BATCH: usize = 24;
@@ -70,6 +70,32 @@ struct OverNccl {
     early: Option<usize>,
 }
 
+impl Sums for OverNccl {
+    fn least_to_begin(&self) -> Option<usize> {
+        self.early
+    }
+
+    fn memory(&self, lengths: &[usize], wire: Wire) -> SumMemory {
+        self.carrier.memory(lengths, wire)
+    }
+
+    fn prepare(&mut self, tensors: &ParamSet, wire: Wire) -> Result<(), PeerError> {
+        self.carrier.prepare(tensors, wire)
+    }
+
+    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
+        self.carrier.begin_sum(tensors, which, wire)
+    }
+
+    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
+        self.carrier.sum(tensors, wire)
+    }
+
+    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
+        self.carrier.put_together(shares, to)
+    }
+}
+
 impl Exchange for OverNccl {
     fn rank(&self) -> usize {
         self.rank
@@ -89,30 +115,6 @@ impl Exchange for OverNccl {
             numbers: numbers.by_ref().take(said[1] as usize).collect(),
         };
         Ok(said.chunks(2).map(sent).collect())
-    }
-
-    fn least_to_begin(&self) -> Option<usize> {
-        self.early
-    }
-
-    fn memory(&self, lengths: &[usize], wire: Wire) -> CarrierMemory {
-        self.carrier.memory(lengths, wire)
-    }
-
-    fn prepare(&mut self, tensors: &ParamSet, wire: Wire) -> Result<(), PeerError> {
-        self.carrier.prepare(tensors, wire)
-    }
-
-    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
-        self.carrier.begin_sum(tensors, which, wire)
-    }
-
-    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
-        self.carrier.sum(tensors, wire)
-    }
-
-    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
-        self.carrier.put_together(shares, to)
     }
 }
 

@@ -11,7 +11,7 @@ use common::parts::{BATCH, assert_same, learner, learner_of, methods, take_step,
 use ssl::learner::Learner;
 use tensor::{ParamSet, Precision};
 use train::StepError;
-use train::reduce::{Alone, PeerError, Peers, Recipient, Reduce, Share, Until, Wire, threads};
+use train::reduce::{Alone, PeerError, Peers, Recipient, Reduce, Share, Sums, Until, Wire, threads};
 
 /// Weight of KoLeo on the prototypes.
 const KOLEO: f64 = 0.1;
@@ -201,22 +201,24 @@ impl Peers for Counting {
     }
 }
 
-impl Reduce for Counting {
+impl Sums for Counting {
     fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Alone.sum(tensors, wire)
     }
 
+    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
+        Alone.put_together(shares, to)
+    }
+}
+
+impl Reduce for Counting {
     fn any(&mut self, here: bool, until: Until) -> Result<bool, PeerError> {
         Alone.any(here, until)
     }
 
     fn told(&mut self, word: f64, until: Until) -> Result<f64, PeerError> {
         Alone.told(word, until)
-    }
-
-    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
-        Alone.put_together(shares, to)
     }
 }
 

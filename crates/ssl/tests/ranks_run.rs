@@ -17,7 +17,7 @@ use ssl::recipe::{Facts, RawRecipe, Recipe};
 use tensor::{CpuOptions, Device, ParamSet};
 use train::home::{Home, Witness};
 use train::reduce::threads::{self, Member};
-use train::reduce::{Awaited, Group, PeerError, Peers, Recipient, Reduce, Until, Wire};
+use train::reduce::{Awaited, Group, PeerError, Peers, Recipient, Reduce, Sums, Until, Wire};
 use train::run::{RunFolder, RunReader};
 use train::{NoEvaluation, Outcome, Trainer};
 
@@ -236,21 +236,23 @@ impl Peers for Leaving {
     }
 }
 
-impl Reduce for Leaving {
+impl Sums for Leaving {
     fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
         self.meet()?.sum(tensors, wire)
     }
 
+    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
+        self.meet()?.put_together(shares, to)
+    }
+}
+
+impl Reduce for Leaving {
     fn any(&mut self, here: bool, until: Until) -> Result<bool, PeerError> {
         self.meet()?.any(here, until)
     }
 
     fn told(&mut self, word: f64, until: Until) -> Result<f64, PeerError> {
         self.meet()?.told(word, until)
-    }
-
-    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
-        self.meet()?.put_together(shares, to)
     }
 }
 

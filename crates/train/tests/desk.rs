@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tensor::{CpuOptions, Device, ParamSet};
 use train::reduce::desk::{Desk, Place, Team, Who};
-use train::reduce::{Carrier, Group, PeerError, Peers, Recipient, Reduce, Until, Waiting, Wire};
+use train::reduce::{Carrier, Group, PeerError, Peers, Recipient, Reduce, Sums, Until, Waiting, Wire};
 
 /// A carrier that carries nothing: who enters it waits as in a collective to which somebody does not come.
 #[derive(Default)]
@@ -22,7 +22,7 @@ impl Stuck {
     }
 }
 
-impl Carrier for Stuck {
+impl Sums for Stuck {
     fn sum(&mut self, _: &mut ParamSet, _: Wire) -> Result<(), PeerError> {
         Err(self.wait())
     }
@@ -30,7 +30,9 @@ impl Carrier for Stuck {
     fn put_together(&mut self, _: &ParamSet, _: Recipient<'_>) -> Result<(), PeerError> {
         Err(self.wait())
     }
+}
 
+impl Carrier for Stuck {
     fn gather(&mut self, _: &[f64], _: &[usize]) -> Result<Vec<f64>, PeerError> {
         Err(self.wait())
     }

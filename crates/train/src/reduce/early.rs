@@ -95,7 +95,7 @@ pub(super) fn rest(begun: &[Range<usize>], count: usize) -> Vec<Range<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Peers, Recipient, Until};
+    use super::super::{Peers, Recipient, Sums, Until};
     use super::*;
     use tensor::{CpuOptions, Device};
 
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    impl Reduce for Noting {
+    impl Sums for Noting {
         fn least_to_begin(&self) -> Option<usize> {
             self.least
         }
@@ -136,16 +136,18 @@ mod tests {
             Ok(())
         }
 
+        fn put_together(&mut self, _: &ParamSet, _: Recipient<'_>) -> Result<(), PeerError> {
+            Ok(())
+        }
+    }
+
+    impl Reduce for Noting {
         fn any(&mut self, here: bool, _: Until) -> Result<bool, PeerError> {
             Ok(here)
         }
 
         fn told(&mut self, word: f64, _: Until) -> Result<f64, PeerError> {
             Ok(word)
-        }
-
-        fn put_together(&mut self, _: &ParamSet, _: Recipient<'_>) -> Result<(), PeerError> {
-            Ok(())
         }
     }
 

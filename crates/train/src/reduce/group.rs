@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tensor::ParamSet;
 
-use super::{CarrierMemory, PeerError, Peers, Recipient, Reduce, Until, Wire};
+use super::{PeerError, Peers, Recipient, Reduce, SumMemory, Sums, Until, Wire};
 
 /// What a process came for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Sent {
 }
 
 /// A way for numbers to travel between the processes of a run.
-pub trait Exchange: Send {
+pub trait Exchange: Sums {
     /// The number of this process, from 0.
     fn rank(&self) -> usize;
 
@@ -44,35 +44,6 @@ pub trait Exchange: Send {
 
     /// What all processes have brought, in their order.
     fn meet(&mut self, here: Sent, until: Until) -> Result<Vec<Sent>, PeerError>;
-
-    /// As [`Carrier::least_to_begin`](super::Carrier::least_to_begin).
-    fn least_to_begin(&self) -> Option<usize> {
-        None
-    }
-
-    /// As [`Carrier::memory`](super::Carrier::memory).
-    fn memory(&self, lengths: &[usize], wire: Wire) -> CarrierMemory {
-        _ = (lengths, wire);
-        CarrierMemory::default()
-    }
-
-    /// As [`Carrier::prepare`](super::Carrier::prepare).
-    fn prepare(&mut self, tensors: &ParamSet, wire: Wire) -> Result<(), PeerError> {
-        _ = (tensors, wire);
-        Ok(())
-    }
-
-    /// As [`Carrier::begin_sum`](super::Carrier::begin_sum). Every process is known to come for this.
-    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
-        _ = (tensors, which, wire);
-        Ok(())
-    }
-
-    /// Replaces each tensor by its sum over all processes. Every one of them is known to come for this.
-    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError>;
-
-    /// Puts the shares of all processes together. Every one of them is known to come for this.
-    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError>;
 }
 
 /// Processes that train together. A clone is the same process.
@@ -136,12 +107,12 @@ impl<E: Exchange> Peers for Group<E> {
     }
 }
 
-impl<E: Exchange> Reduce for Group<E> {
+impl<E: Exchange> Sums for Group<E> {
     fn least_to_begin(&self) -> Option<usize> {
         self.exchange.least_to_begin()
     }
 
-    fn memory(&self, lengths: &[usize], wire: Wire) -> CarrierMemory {
+    fn memory(&self, lengths: &[usize], wire: Wire) -> SumMemory {
         self.exchange.memory(lengths, wire)
     }
 
@@ -157,6 +128,12 @@ impl<E: Exchange> Reduce for Group<E> {
         self.timed(|exchange| exchange.sum(tensors, wire))
     }
 
+    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
+        self.timed(|exchange| exchange.put_together(shares, to))
+    }
+}
+
+impl<E: Exchange> Reduce for Group<E> {
     fn any(&mut self, here: bool, until: Until) -> Result<bool, PeerError> {
         if self.decided.swap(false, Ordering::Relaxed) {
             return Ok(true);
@@ -173,10 +150,6 @@ impl<E: Exchange> Reduce for Group<E> {
     fn told(&mut self, word: f64, until: Until) -> Result<f64, PeerError> {
         let all = self.numbers(vec![word], until)?;
         Ok(all.first().and_then(|first| first.first()).copied().unwrap_or(word))
-    }
-
-    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
-        self.timed(|exchange| exchange.put_together(shares, to))
     }
 
     fn waited(&self) -> Duration {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tensor::{CpuOptions, Device, ParamSet, Tensor};
 
 use super::desk::FEW;
-use super::{Exchange, Group, PeerError, Peers, Recipient, Reduce, Share, Until, Waiting, Wire, wire};
+use super::{Exchange, Group, PeerError, Peers, Recipient, Reduce, Share, Sums, Until, Waiting, Wire, wire};
 
 /// The tests below for groups that a function starts, given how many and how they wait.
 macro_rules! of_every_group {

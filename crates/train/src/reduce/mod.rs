@@ -5,6 +5,7 @@
 //! every process computes the same. A decision that one process makes alone (to stop, to save, that something failed)
 //! would leave the others waiting, so it is made by all.
 //!
+//! - [`Sums`]: what they do with tensors.
 //! - `group`: how processes that can exchange numbers decide and fail as one, however these travel.
 //! - [`Carrier`]: what moves many numbers between GPUs.
 //! - [`nccl`]: the one for GPUs.
@@ -27,61 +28,31 @@ mod group_tests;
 pub mod mpi;
 pub mod nccl;
 mod share;
+mod sums;
 pub mod threads;
 pub mod waiting;
 mod wire;
 
-use std::ops::Range;
 use std::time::Duration;
 
 use tensor::ParamSet;
 
-pub use carrier::{Carrier, CarrierMemory};
+pub use carrier::Carrier;
 pub use early::EarlySums;
 pub use group::{Exchange, Group, Sent, Word};
 pub use model::{Alone, Awaited, PeerError, Peers};
 pub use share::Share;
+pub use sums::{Recipient, SumMemory, Sums};
 pub use waiting::{Until, Waiting};
 pub use wire::Wire;
 
 /// The processes of a run that train together.
-pub trait Reduce: Peers {
-    /// How many elements are worth a sum of their own before all gradients are there; none where all are summed together at
-    /// the end. The same in all processes.
-    fn least_to_begin(&self) -> Option<usize> {
-        None
-    }
-
-    /// What sums of tensors of these lengths take of a device's memory beside them.
-    fn memory(&self, lengths: &[usize], wire: Wire) -> CarrierMemory {
-        _ = (lengths, wire);
-        CarrierMemory::default()
-    }
-
-    /// Takes that memory, before the first sum of tensors like these.
-    fn prepare(&mut self, tensors: &ParamSet, wire: Wire) -> Result<(), PeerError> {
-        _ = (tensors, wire);
-        Ok(())
-    }
-
-    /// Begins to replace the tensors of some ids by their sums, which nobody may touch until [`Reduce::sum`] has completed that
-    /// and summed the rest. All processes come for it: [`EarlySums`].
-    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
-        _ = (tensors, which, wire);
-        Ok(())
-    }
-
-    /// Replaces each tensor by its sum over all processes.
-    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError>;
-
+pub trait Reduce: Peers + Sums {
     /// Whether any process says so.
     fn any(&mut self, here: bool, until: Until) -> Result<bool, PeerError>;
 
     /// What the first process says, in all of them; in the others `word` is not looked at.
     fn told(&mut self, word: f64, until: Until) -> Result<f64, PeerError>;
-
-    /// Puts the shares of all processes together: in every process that wants the whole, of which the first is one.
-    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError>;
 
     /// How long this process has been here with the others, above all to wait for them.
     fn waited(&self) -> Duration {
@@ -89,28 +60,9 @@ pub trait Reduce: Peers {
     }
 }
 
-/// Who gets what all processes put together.
-#[derive(Debug)]
-pub enum Recipient<'a> {
-    /// All of them.
-    Everyone(&'a mut ParamSet),
-    /// The first one, which this is.
-    First(&'a mut ParamSet),
-    /// The first one, which is another.
-    Another,
-}
-
-impl Reduce for Alone {
+impl Sums for Alone {
     fn sum(&mut self, _: &mut ParamSet, _: Wire) -> Result<(), PeerError> {
         Ok(())
-    }
-
-    fn any(&mut self, here: bool, _: Until) -> Result<bool, PeerError> {
-        Ok(here)
-    }
-
-    fn told(&mut self, word: f64, _: Until) -> Result<f64, PeerError> {
-        Ok(word)
     }
 
     fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
@@ -120,5 +72,15 @@ impl Reduce for Alone {
             }
         }
         Ok(())
+    }
+}
+
+impl Reduce for Alone {
+    fn any(&mut self, here: bool, _: Until) -> Result<bool, PeerError> {
+        Ok(here)
+    }
+
+    fn told(&mut self, word: f64, _: Until) -> Result<f64, PeerError> {
+        Ok(word)
     }
 }

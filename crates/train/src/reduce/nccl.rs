@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tensor::{Communicator, Device, GiveUp, NcclError, ParamSet, Put, Tensor};
 
-use super::{Carrier, CarrierMemory, PeerError, Recipient, Share, Wire, early};
+use super::{Carrier, PeerError, Recipient, Share, SumMemory, Sums, Wire, early};
 
 pub use tensor::{ID_BYTES, new_nccl_id as new_id};
 
@@ -62,18 +62,18 @@ fn lengths(tensors: &ParamSet) -> Vec<usize> {
     tensors.iter().map(Tensor::len).collect()
 }
 
-impl Carrier for NcclCarrier {
+impl Sums for NcclCarrier {
     fn least_to_begin(&self) -> Option<usize> {
         // One process alone has nobody to send anything to.
         (self.communicator.ranks() > 1).then_some(LEAST_TO_BEGIN)
     }
 
-    fn memory(&self, lengths: &[usize], wire: Wire) -> CarrierMemory {
+    fn memory(&self, lengths: &[usize], wire: Wire) -> SumMemory {
         let staging = match wire {
             Wire::Exact => 0,
             Wire::Bf16 => Communicator::staging_bytes(lengths, self.communicator.ranks()),
         };
-        CarrierMemory { staging, own: self.communicator.own_bytes() }
+        SumMemory { staging, own: self.communicator.own_bytes() }
     }
 
     fn prepare(&mut self, tensors: &ParamSet, wire: Wire) -> Result<(), PeerError> {
@@ -111,7 +111,9 @@ impl Carrier for NcclCarrier {
         };
         self.communicator.put_together(shares.tensors(), to, &part).map_err(peer_error)
     }
+}
 
+impl Carrier for NcclCarrier {
     fn gather(&mut self, here: &[f64], lengths: &[usize]) -> Result<Vec<f64>, PeerError> {
         self.communicator.gather(here, lengths).map_err(peer_error)
     }

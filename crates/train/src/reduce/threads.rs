@@ -10,7 +10,7 @@ use tensor::{ParamSet, Tensor};
 
 use super::group::{Exchange, Group, Sent, Word};
 use super::waiting::Next;
-use super::{Awaited, Carrier, PeerError, Recipient, Share, Until, Waiting, Wire, early, wire};
+use super::{Awaited, Carrier, PeerError, Recipient, Share, Sums, Until, Waiting, Wire, early, wire};
 
 /// So many processes, each for a thread of its own. One that is dropped has ended: the others are told.
 ///
@@ -140,6 +140,42 @@ impl Member {
     }
 }
 
+impl Sums for Member {
+    fn least_to_begin(&self) -> Option<usize> {
+        // Nothing is gained by it here; it is done as often as can be, so that tests see it.
+        Some(1)
+    }
+
+    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
+        early::check_new(&self.begun, &which)?;
+        self.sum_some(tensors, std::slice::from_ref(&which), wire)?;
+        self.begun.push(which);
+        Ok(())
+    }
+
+    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
+        let begun = std::mem::take(&mut self.begun);
+        self.sum_some(tensors, &early::rest(&begun, tensors.len()), wire)
+    }
+
+    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
+        let all = self.share_numbers(shares.iter(), Wire::Exact)?;
+        let (Recipient::Everyone(whole) | Recipient::First(whole)) = to else { return Ok(()) };
+        // What has been taken of the numbers of each.
+        let mut taken = vec![0; all.len()];
+        for tensor in whole.tensors_mut() {
+            let mut of_all = Vec::with_capacity(tensor.len());
+            for (number, sent) in all.iter().enumerate() {
+                let count = Share { number, of: all.len() }.of_elements(tensor.len()).len();
+                of_all.extend_from_slice(&sent.numbers[taken[number]..taken[number] + count]);
+                taken[number] += count;
+            }
+            tensor.copy_from_f64(&of_all);
+        }
+        Ok(())
+    }
+}
+
 impl Exchange for Member {
     fn rank(&self) -> usize {
         self.rank
@@ -174,40 +210,6 @@ impl Exchange for Member {
         }
         drop(meeting);
         Ok(Arc::unwrap_or_clone(together))
-    }
-
-    fn least_to_begin(&self) -> Option<usize> {
-        // Nothing is gained by it here; it is done as often as can be, so that tests see it.
-        Some(1)
-    }
-
-    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
-        early::check_new(&self.begun, &which)?;
-        self.sum_some(tensors, std::slice::from_ref(&which), wire)?;
-        self.begun.push(which);
-        Ok(())
-    }
-
-    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
-        let begun = std::mem::take(&mut self.begun);
-        self.sum_some(tensors, &early::rest(&begun, tensors.len()), wire)
-    }
-
-    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
-        let all = self.share_numbers(shares.iter(), Wire::Exact)?;
-        let (Recipient::Everyone(whole) | Recipient::First(whole)) = to else { return Ok(()) };
-        // What has been taken of the numbers of each.
-        let mut taken = vec![0; all.len()];
-        for tensor in whole.tensors_mut() {
-            let mut of_all = Vec::with_capacity(tensor.len());
-            for (number, sent) in all.iter().enumerate() {
-                let count = Share { number, of: all.len() }.of_elements(tensor.len()).len();
-                of_all.extend_from_slice(&sent.numbers[taken[number]..taken[number] + count]);
-                taken[number] += count;
-            }
-            tensor.copy_from_f64(&of_all);
-        }
-        Ok(())
     }
 }
 
@@ -247,22 +249,6 @@ impl Member {
 }
 
 impl Carrier for Member {
-    fn least_to_begin(&self) -> Option<usize> {
-        Exchange::least_to_begin(self)
-    }
-
-    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
-        Exchange::begin_sum(self, tensors, which, wire)
-    }
-
-    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
-        Exchange::sum(self, tensors, wire)
-    }
-
-    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
-        Exchange::put_together(self, shares, to)
-    }
-
     fn gather(&mut self, here: &[f64], lengths: &[usize]) -> Result<Vec<f64>, PeerError> {
         let all = self.meet(Sent { word: Word::Numbers, numbers: here.to_vec() }, Until::Limit)?;
         assert!(all.iter().map(|sent| sent.numbers.len()).eq(lengths.iter().copied()), "as was announced");

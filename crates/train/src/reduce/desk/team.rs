@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tensor::ParamSet;
 
 use super::super::group::{Exchange, Sent, Word};
-use super::super::{Carrier, CarrierMemory, PeerError, Recipient, Until, Wire};
+use super::super::{Carrier, PeerError, Recipient, SumMemory, Sums, Until, Wire};
 use super::frame::{Brought, FEW};
 use super::{Desk, Inner};
 
@@ -81,6 +81,33 @@ fn split(words: Vec<Brought>, numbers: &[f64]) -> Result<Vec<Sent>, PeerError> {
     Ok(sent)
 }
 
+impl<C: Carrier> Sums for Team<C> {
+    fn least_to_begin(&self) -> Option<usize> {
+        self.carrier().as_ref().and_then(Sums::least_to_begin)
+    }
+
+    fn memory(&self, lengths: &[usize], wire: Wire) -> SumMemory {
+        self.carrier().as_ref().map(|carrier| carrier.memory(lengths, wire)).unwrap_or_default()
+    }
+
+    fn prepare(&mut self, tensors: &ParamSet, wire: Wire) -> Result<(), PeerError> {
+        self.with_carrier(|carrier| carrier.prepare(tensors, wire))
+    }
+
+    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
+        // Nobody waits for the others in this: the sum, which completes it, does.
+        self.with_carrier(|carrier| carrier.begin_sum(tensors, which, wire))
+    }
+
+    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
+        self.carry(|carrier| carrier.sum(tensors, wire))
+    }
+
+    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
+        self.carry(|carrier| carrier.put_together(shares, to))
+    }
+}
+
 impl<C: Carrier> Exchange for Team<C> {
     fn rank(&self) -> usize {
         self.inner().rank
@@ -102,30 +129,5 @@ impl<C: Carrier> Exchange for Team<C> {
         let lengths: Vec<usize> = all.iter().map(|brought| brought.length as usize).collect();
         let together = self.carry(|carrier| carrier.gather(&numbers, &lengths))?;
         split(all, &together)
-    }
-
-    fn least_to_begin(&self) -> Option<usize> {
-        self.carrier().as_ref().and_then(Carrier::least_to_begin)
-    }
-
-    fn memory(&self, lengths: &[usize], wire: Wire) -> CarrierMemory {
-        self.carrier().as_ref().map(|carrier| carrier.memory(lengths, wire)).unwrap_or_default()
-    }
-
-    fn prepare(&mut self, tensors: &ParamSet, wire: Wire) -> Result<(), PeerError> {
-        self.with_carrier(|carrier| carrier.prepare(tensors, wire))
-    }
-
-    fn begin_sum(&mut self, tensors: &mut ParamSet, which: Range<usize>, wire: Wire) -> Result<(), PeerError> {
-        // Nobody waits for the others in this: the sum, which completes it, does.
-        self.with_carrier(|carrier| carrier.begin_sum(tensors, which, wire))
-    }
-
-    fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
-        self.carry(|carrier| carrier.sum(tensors, wire))
-    }
-
-    fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
-        self.carry(|carrier| carrier.put_together(shares, to))
     }
 }

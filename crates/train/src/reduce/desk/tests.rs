@@ -9,7 +9,7 @@ use tensor::{CpuOptions, Device, ParamSet};
 
 use super::super::group_tests::of_every_group;
 use super::super::threads::{self, Member};
-use super::super::{Carrier, Group, PeerError, Peers, Recipient, Reduce, Until, Waiting, Wire};
+use super::super::{Carrier, Group, PeerError, Peers, Recipient, Reduce, Sums, Until, Waiting, Wire};
 use super::greeting::Greeting;
 use super::{Desk, DeskError, FEW, Place, Team, Who};
 
@@ -83,8 +83,8 @@ fn strangers_garbage_and_slow_clients_are_sent_away_and_hold_up_nobody() {
         open.push(send(bytes));
     }
     // One byte at a time, for as long as it is listened to.
+    let mut stream = TcpStream::connect(address).unwrap();
     let slow = std::thread::spawn(move || {
-        let mut stream = TcpStream::connect(address).unwrap();
         for byte in hello.iter().cycle() {
             std::thread::sleep(Duration::from_millis(300));
             if stream.write_all(&[*byte]).is_err() {
@@ -193,18 +193,20 @@ struct Failing {
     fails: bool,
 }
 
-impl Carrier for Failing {
+impl Sums for Failing {
     fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
         if self.fails {
             return Err(PeerError::Lost("the GPU has fallen off the bus".to_owned()));
         }
-        Carrier::sum(&mut self.inner, tensors, wire)
+        self.inner.sum(tensors, wire)
     }
 
     fn put_together(&mut self, shares: &ParamSet, to: Recipient<'_>) -> Result<(), PeerError> {
-        Carrier::put_together(&mut self.inner, shares, to)
+        self.inner.put_together(shares, to)
     }
+}
 
+impl Carrier for Failing {
     fn gather(&mut self, here: &[f64], lengths: &[usize]) -> Result<Vec<f64>, PeerError> {
         self.inner.gather(here, lengths)
     }

@@ -17,7 +17,7 @@ use tensor::{DType, ParamSet, Tensor};
 use arrival::Arrivals;
 
 use super::group::{Exchange, Group, Sent, Word};
-use super::{PeerError, Recipient, Share, Until, Waiting, Wire, wire};
+use super::{PeerError, Recipient, Share, Sums, Until, Waiting, Wire, wire};
 
 /// The status of a program that panicked, as Rust has it.
 const PANICKED: i32 = 101;
@@ -177,33 +177,7 @@ fn world() -> SimpleCommunicator {
     SimpleCommunicator::world()
 }
 
-impl Exchange for World {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn ranks(&self) -> usize {
-        self.ranks
-    }
-
-    fn meet(&mut self, here: Sent, until: Until) -> Result<Vec<Sent>, PeerError> {
-        self.arrivals.await_all(until)?;
-        let all = self.gathered(&announced(&here), 0);
-        let lengths: Vec<usize> = all.chunks_exact(2).map(|announced| announced[1] as usize).collect();
-        // Decisions have no numbers.
-        let numbers = match lengths.iter().any(|&length| length > 0) {
-            true => self.put_numbers_together(&here.numbers, &lengths, false, 0.0)?,
-            false => Vec::new(),
-        };
-        let mut rest = &numbers[..];
-        let mut take = |announced: &[u64]| {
-            let (own, others) = rest.split_at(announced[1] as usize);
-            rest = others;
-            Ok(Sent { word: word_of(announced[0])?, numbers: own.to_vec() })
-        };
-        all.chunks_exact(2).map(&mut take).collect()
-    }
-
+impl Sums for World {
     fn sum(&mut self, tensors: &mut ParamSet, wire: Wire) -> Result<(), PeerError> {
         self.arrivals.await_all(Until::Limit)?;
         for tensor in tensors.tensors_mut() {
@@ -229,5 +203,33 @@ impl Exchange for World {
             self.put_tensor_together(share, whole.as_mut().and_then(Iterator::next), only_first)?;
         }
         Ok(())
+    }
+}
+
+impl Exchange for World {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    fn meet(&mut self, here: Sent, until: Until) -> Result<Vec<Sent>, PeerError> {
+        self.arrivals.await_all(until)?;
+        let all = self.gathered(&announced(&here), 0);
+        let lengths: Vec<usize> = all.chunks_exact(2).map(|announced| announced[1] as usize).collect();
+        // Decisions have no numbers.
+        let numbers = match lengths.iter().any(|&length| length > 0) {
+            true => self.put_numbers_together(&here.numbers, &lengths, false, 0.0)?,
+            false => Vec::new(),
+        };
+        let mut rest = &numbers[..];
+        let mut take = |announced: &[u64]| {
+            let (own, others) = rest.split_at(announced[1] as usize);
+            rest = others;
+            Ok(Sent { word: word_of(announced[0])?, numbers: own.to_vec() })
+        };
+        all.chunks_exact(2).map(&mut take).collect()
     }
 }
