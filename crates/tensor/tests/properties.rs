@@ -84,6 +84,9 @@ fn two_halves_of_a_batch_combine_to_the_centre_of_the_whole() {
             })
             .collect();
         assert_close(&centre(0..30), &combined, tolerance * 30.0);
+        let mut joined = d.exact_from_f64(&[500], &first);
+        ops::log_mean_with(&mut joined, 10.0 / 30.0, &d.exact_from_f64(&[500], &second));
+        assert_close(&joined.to_f64(), &combined, tolerance);
     }
 }
 

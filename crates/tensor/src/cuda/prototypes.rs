@@ -2,11 +2,14 @@
 
 use super::gemm::{Matrix, Product};
 use super::linear::add_column_sums;
-use super::{Cuda, CudaBuffer, arguments};
+use super::{Cuda, CudaBuffer, REDUCTION_BLOCKS, THREADS, arguments};
 use crate::tensor::{DType, Tensor};
 
 /// Threads of a block that takes a row of K columns.
 const ROW_THREADS: u32 = 1024;
+
+/// The fewest rows that a column's log-sum takes at a time.
+const LEAST_ROWS_OF_PART: usize = 8;
 
 /// w_k = g_k v_k / |v_k| for matrix products, and 1 / |v_k|.
 fn normalized(cuda: &Cuda, magnitude: &Tensor, direction: &Tensor, inverse: u64) -> CudaBuffer {
@@ -123,9 +126,33 @@ pub(crate) fn log_mean_softmax(cuda: &Cuda, raw: &Tensor, scale: f64, shift: &Te
     let (grid, block) = over_rows(rows);
     let arguments = arguments![x, scale as f32, shift, columns as i32, lse.address()];
     cuda.launch(("softmax", "row_log_sum_exp"), grid, block, 0, &arguments);
-    let arguments =
-        arguments![x, scale as f32, shift, lse.address(), rows as i64, columns as i32, out.cuda_address_mut()];
-    cuda.launch_flat(("softmax", "log_mean_softmax"), columns, &arguments);
+    let (kernel, width) =
+        if columns.is_multiple_of(4) { ("columns_log_sum_exp_by_4", 4) } else { ("columns_log_sum_exp_by_1", 1) };
+    let tiles = columns.div_ceil(THREADS as usize * width);
+    // As many parts as fill an H200, of at least a few rows each.
+    let parts = (2 * REDUCTION_BLOCKS / tiles.max(1)).clamp(1, rows.div_ceil(LEAST_ROWS_OF_PART).max(1));
+    let per_part = rows.div_ceil(parts).max(1);
+    let parts = rows.div_ceil(per_part);
+    let partial = cuda.allocate(parts * 2 * columns, DType::F32);
+    let arguments = arguments![
+        x,
+        scale as f32,
+        shift,
+        lse.address(),
+        rows as i64,
+        columns as i32,
+        per_part as i32,
+        partial.address(),
+    ];
+    cuda.launch(("softmax", kernel), (tiles as u32, parts as u32, 1), (THREADS, 1), 0, &arguments);
+    let arguments = arguments![partial.address(), parts as i32, rows as i64, columns as i32, out.cuda_address_mut()];
+    cuda.launch(("softmax", "log_mean_of_parts"), (columns.div_ceil(32) as u32, 1, 1), (32, 32), 0, &arguments);
+}
+
+pub(crate) fn log_mean_with(cuda: &Cuda, value: &mut Tensor, share: f64, other: &Tensor) {
+    let count = value.len();
+    let arguments = arguments![value.cuda_address_mut(), share as f32, other.cuda_address(), count as i64];
+    cuda.launch_flat(("softmax", "log_mean_with"), count, &arguments);
 }
 
 /// Entropy of each row, and the column of its largest.

@@ -114,6 +114,19 @@ pub fn log_mean_softmax(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
     out
 }
 
+/// `value = ln(share exp(value) + (1 - share) exp(other))`: the logarithm of a mean over all rows from those of two parts, of
+/// which the first has this share of the rows.
+pub fn log_mean_with(value: &mut Tensor, share: f64, other: &Tensor) {
+    assert_eq!(value.len(), other.len(), "vectors of one length");
+    on_device!(other, T => {
+        for (value, other) in T::slice_mut(value).iter_mut().zip(T::slice(other)) {
+            let (a, b) = (value.to_f64(), other.to_f64());
+            let top = a.max(b);
+            *value = T::from_f64(top + (share * (a - top).exp() + (1.0 - share) * (b - top).exp()).ln());
+        }
+    }, cuda => gpu::log_mean_with(cuda, value, share, other));
+}
+
 /// scale * (mean over rows of raw) + shift: K values.
 pub fn column_mean(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
     assert_eq!(shift.len(), raw.columns(), "one shift for each prototype");

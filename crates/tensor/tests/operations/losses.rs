@@ -13,6 +13,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         Operation { name: "prototypes", tolerance: 3e-6, run: prototypes },
         Operation { name: "log-normaliser", tolerance: 2e-7, run: log_normaliser },
         Operation { name: "teacher", tolerance: 4e-6, run: teacher },
+        Operation { name: "log mean", tolerance: 4e-6, run: log_mean },
         Operation { name: "largest beside", tolerance: 0.0, run: largest_beside },
         Operation { name: "softmax gradient", tolerance: 4e-6, run: softmax_gradient },
         Operation { name: "cross-entropy", tolerance: 2e-6, run: cross_entropy },
@@ -63,6 +64,21 @@ fn teacher(d: &Device) -> Outputs {
         ("column sums", ops::column_sums(&raw).to_f64()),
         ("centre", moved.to_f64()),
         ("shift less centre", ops::add_scaled(&shift, -25.0, &moved).to_f64()),
+    ]
+}
+
+/// Of many rows and of few, over columns that four at a time do not divide and that they do; and of two parts.
+fn log_mean(d: &Device) -> Outputs {
+    let of = |seed: u64, rows: usize, columns: usize| {
+        ops::log_mean_softmax(&exact(d, seed, &[rows, columns]), 20.0, &exact(d, 2, &[columns]))
+    };
+    let mut joined = of(1, 5, 37);
+    ops::log_mean_with(&mut joined, 0.25, &of(3, 15, 37));
+    vec![
+        ("tall", of(1, 5003, 68).to_f64()),
+        ("uneven", of(1, 1001, 37).to_f64()),
+        ("one row", of(1, 1, 2048).to_f64()),
+        ("of two parts", joined.to_f64()),
     ]
 }
 

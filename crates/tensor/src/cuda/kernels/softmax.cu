@@ -3,6 +3,12 @@
 
 #define LOWEST (-__int_as_float(0x7f800000))
 
+// WIDTH neighbouring numbers.
+template <int WIDTH> __device__ __forceinline__ void load_some(const float* p, float* x) {
+    if (WIDTH == 4) *reinterpret_cast<float4*>(x) = *reinterpret_cast<const float4*>(p);
+    else x[0] = p[0];
+}
+
 // ln of the sum over the threads of a block of sum * exp(most).
 __device__ float log_of_sum(float most, float sum, float* scratch) {
     float top = block_max(most, scratch);
@@ -51,15 +57,81 @@ extern "C" __global__ void softmax_gradient(const float* raw, float scale, const
         out[c] = from_float<act>(weight * expf(fmaf(raw[c], scale, shift[c]) - lse) * (slope[c] - mean));
 }
 
-// out_k = ln mean_b exp(scale raw_bk + shift_k - lse_b), in the log domain: the mean itself may underflow.
-extern "C" __global__ void log_mean_softmax(const float* raw, float scale, const float* shift, const float* lse, i64 rows,
-                                            int columns, float* out) {
-    int c = blockIdx.x * blockDim.x + threadIdx.x;
+// ln mean_b exp(scale raw_bk + shift_k - lse_b), in the log domain: the mean itself may underflow. In two steps and always in
+// the same order: here the rows of a part give each column the largest of its terms and the sum of all relative to it,
+// partial[part, 2, columns]; the next kernel puts the parts together. Rows may be many and columns few, so that one thread for
+// a column would leave most of a GPU idle. A thread takes WIDTH columns, and ROWS rows at a time.
+template <int WIDTH>
+__device__ __forceinline__ void columns_log_sum_exp(const float* raw, float scale, const float* shift, const float* lse,
+                                                    i64 rows, int columns, int per_part, float* partial) {
+    const int ROWS = 4;
+    int c = (blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;
     if (c >= columns) return;
+    i64 first = (i64)blockIdx.y * per_part, last = first + per_part < rows ? first + per_part : rows;
+    float __align__(16) s[WIDTH], __align__(16) most[WIDTH], __align__(16) sum[WIDTH];
+    load_some<WIDTH>(shift + c, s);
+    for (int j = 0; j < WIDTH; ++j) most[j] = LOWEST, sum[j] = 0.0f;
+    for (i64 row = first; row < last; row += ROWS) {
+        float __align__(16) l[ROWS][WIDTH];
+#pragma unroll
+        for (int i = 0; i < ROWS; ++i) {
+            // The last row once more where there are no more: it does not change the maximum, and is not added.
+            i64 r = row + i < last ? row + i : last - 1;
+            load_some<WIDTH>(raw + r * columns + c, l[i]);
+            float below = lse[r];
+            for (int j = 0; j < WIDTH; ++j) l[i][j] = fmaf(l[i][j], scale, s[j]) - below;
+        }
+        for (int j = 0; j < WIDTH; ++j) {
+            float top = most[j];
+#pragma unroll
+            for (int i = 0; i < ROWS; ++i) top = fmaxf(top, l[i][j]);
+            sum[j] = most[j] == LOWEST ? sum[j] : sum[j] * __expf(most[j] - top);
+#pragma unroll
+            // Also where a logit is NaN: it must reach the sum.
+            for (int i = 0; i < ROWS; ++i) sum[j] += row + i < last ? expf(l[i][j] - top) : 0.0f;
+            most[j] = top;
+        }
+    }
+    partial += (i64)blockIdx.y * 2 * columns + c;
+    for (int j = 0; j < WIDTH; ++j) partial[j] = most[j], partial[columns + j] = sum[j];
+}
+extern "C" __global__ void columns_log_sum_exp_by_4(const float* raw, float scale, const float* shift, const float* lse,
+                                                    i64 rows, int columns, int per_part, float* partial) {
+    columns_log_sum_exp<4>(raw, scale, shift, lse, rows, columns, per_part, partial);
+}
+extern "C" __global__ void columns_log_sum_exp_by_1(const float* raw, float scale, const float* shift, const float* lse,
+                                                    i64 rows, int columns, int per_part, float* partial) {
+    columns_log_sum_exp<1>(raw, scale, shift, lse, rows, columns, per_part, partial);
+}
+
+// out_k = ln of the sum of what all parts have for column k, over `rows`, for blocks of 32 x 32 threads: each row of threads
+// takes every 32nd part.
+extern "C" __global__ void log_mean_of_parts(const float* partial, int parts, i64 rows, int columns, float* out) {
+    __shared__ float tops[32][33], sums[32][33];
+    int c = blockIdx.x * 32 + threadIdx.x;
     float most = LOWEST, sum = 0.0f;
-    for (i64 b = 0; b < rows; ++b) most = fmaxf(most, fmaf(raw[b * columns + c], scale, shift[c]) - lse[b]);
-    for (i64 b = 0; b < rows; ++b) sum += expf(fmaf(raw[b * columns + c], scale, shift[c]) - lse[b] - most);
-    out[c] = most + logf(sum / rows);
+    for (int part = threadIdx.y; c < columns && part < parts; part += 32) {
+        const float* p = partial + (i64)part * 2 * columns + c;
+        float top = fmaxf(most, p[0]);
+        sum = (most == LOWEST ? sum : sum * __expf(most - top)) + p[columns] * __expf(p[0] - top);
+        most = top;
+    }
+    tops[threadIdx.y][threadIdx.x] = most, sums[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    // From here on a warp has a column.
+    most = tops[threadIdx.x][threadIdx.y], sum = sums[threadIdx.x][threadIdx.y];
+    float top = warp_max(most);
+    sum = warp_sum(most == LOWEST ? sum : sum * __expf(most - top));
+    c = blockIdx.x * 32 + threadIdx.y;
+    if (threadIdx.x == 0 && c < columns) out[c] = top + logf(sum / rows);
+}
+
+// value_k = ln(share exp(value_k) + (1 - share) exp(other_k)): the logarithm of a mean from those of two parts.
+extern "C" __global__ void log_mean_with(float* value, float share, const float* other, i64 count) {
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    float a = value[i], b = other[i], top = fmaxf(a, b);
+    value[i] = top + logf(share * expf(a - top) + (1.0f - share) * expf(b - top));
 }
 
 // Entropy of each row of probabilities, and the first column of its largest.
@@ -106,12 +178,6 @@ extern "C" __global__ void largest_beside(const float* x, i64 first, int columns
         // Where nothing is larger than minus infinity, any other column.
         best[blockIdx.x] = found < columns ? found : (beside == 0 ? 1 : 0);
     }
-}
-
-// WIDTH neighbouring numbers.
-template <int WIDTH> __device__ __forceinline__ void load_some(const float* p, float* x) {
-    if (WIDTH == 4) *reinterpret_cast<float4*>(x) = *reinterpret_cast<const float4*>(p);
-    else x[0] = p[0];
 }
 
 // Row r meets the teacher rows terms[3 r] and terms[3 r + 1] (-1: none): both are summed while they are read. terms[3 r + 2]
