@@ -146,27 +146,37 @@ impl Target {
     /// # Panics
     /// When nothing was noted.
     pub fn end_step(&mut self, reduce: &mut dyn Reduce) -> Result<(), PeerError> {
-        let parts = std::mem::take(&mut self.parts);
-        let first = &parts[0].1;
-        let joined = if parts.len() > 1 || reduce.ranks() > 1 {
-            let here: Vec<(f64, Vec<f64>)> = parts.iter().map(|(images, t)| (*images as f64, t.to_f64())).collect();
-            let flat: Vec<f64> =
-                here.iter().flat_map(|(images, s)| std::iter::once(*images).chain(s.clone())).collect();
-            let all = reduce.gather(&flat)?;
-            let row = 1 + first.len();
-            let everywhere: Vec<(f64, &[f64])> =
-                all.iter().flat_map(|rank| rank.chunks(row)).map(|part| (part[0], &part[1..])).collect();
-            Some(first.device().exact_from_f64(first.shape(), &self.join(&everywhere)))
+        let (images, own) = self.join_parts();
+        let joined = if reduce.ranks() > 1 {
+            let sent: Vec<f64> = std::iter::once(images as f64).chain(own.to_f64()).collect();
+            let all = reduce.gather(&sent)?;
+            let everywhere: Vec<(f64, &[f64])> = all.iter().map(|rank| (rank[0], &rank[1..])).collect();
+            Some(own.device().exact_from_f64(own.shape(), &self.join(&everywhere)))
         } else {
             None
         };
         let floor = self.options.center_floor.filter(|_| self.options.centering == Centering::Probability);
-        let statistic = joined.as_ref().unwrap_or(first);
+        let statistic = joined.as_ref().unwrap_or(&own);
         ops::move_towards(&mut self.center, statistic, self.options.center_momentum, floor);
         Ok(())
     }
 
-    /// The statistic of all images from those of the parts: a mean, or the logarithm of a mean.
+    /// The statistic of all parts of this process, and their images. Where it is, so that nobody waits for it.
+    fn join_parts(&mut self) -> (usize, Tensor) {
+        let mut parts = std::mem::take(&mut self.parts).into_iter();
+        let (mut images, mut statistic) = parts.next().expect("something was noted");
+        for (more, other) in parts {
+            let share = images as f64 / (images + more) as f64;
+            match self.options.centering {
+                Centering::Logit => ops::move_towards(&mut statistic, &other, share, None),
+                Centering::Probability => ops::log_mean_with(&mut statistic, share, &other),
+            }
+            images += more;
+        }
+        (images, statistic)
+    }
+
+    /// The statistic of all images from those of the processes: a mean, or the logarithm of a mean.
     fn join(&self, parts: &[(f64, &[f64])]) -> Vec<f64> {
         let images: f64 = parts.iter().map(|(n, _)| n).sum();
         match self.options.centering {
