@@ -1,5 +1,6 @@
 //! Finding NVIDIA's libraries at run time. The program is built without them and must say what is missing, not crash.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use libloading::Library;
@@ -25,7 +26,8 @@ pub struct FoundLibrary {
 /// Looks for every library that a CUDA device needs and opens those that are there.
 ///
 /// The order: what the system's loader finds (which includes `LD_LIBRARY_PATH`), then `CUDA_HOME` and `CUDA_PATH`, the usual
-/// places of a toolkit, and the `nvidia/*/lib` folders of the Python environment in use.
+/// places of a toolkit, and the `nvidia/*/lib` folders of the Python environments in use: the active one, and that of the first
+/// `python3` on the path.
 pub fn cuda_libraries() -> Vec<FoundLibrary> {
     NEEDED.iter().map(look_for).collect()
 }
@@ -69,16 +71,23 @@ fn folders() -> Vec<PathBuf> {
         }
     }
     folders.extend(["/usr/local/cuda/lib64", "/usr/local/nvidia/lib64", "/opt/cuda/lib64"].map(PathBuf::from));
-    for environment in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
-        if let Some(root) = std::env::var_os(environment).map(PathBuf::from) {
-            for python in entries(&root.join("lib")) {
-                for package in entries(&python.join("site-packages/nvidia")) {
-                    folders.push(package.join("lib"));
-                }
+    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
+    // Containers put an environment on the path and activate nothing.
+    let found = std::env::var_os("PATH").and_then(|path| environment_on(&path));
+    for root in active.chain(found) {
+        for python in entries(&root.join("lib")) {
+            for package in entries(&python.join("site-packages/nvidia")) {
+                folders.push(package.join("lib"));
             }
         }
     }
     folders
+}
+
+/// The root of the Python environment whose `python3` a shell would start.
+fn environment_on(path: &OsStr) -> Option<PathBuf> {
+    let programs = std::env::split_paths(path).find(|folder| folder.join("python3").is_file())?;
+    programs.parent().map(Path::to_owned)
 }
 
 /// What a folder holds, sorted; nothing where it cannot be read.
@@ -87,4 +96,24 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
     paths.sort();
     paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_on_the_path_is_that_of_its_first_python() {
+        let folder = std::env::temp_dir().join(format!("dino-vmf-python-{}", std::process::id()));
+        for root in ["none", "first", "second"] {
+            std::fs::create_dir_all(folder.join(root).join("bin")).unwrap();
+        }
+        for root in ["first", "second"] {
+            std::fs::write(folder.join(root).join("bin/python3"), "").unwrap();
+        }
+        let path = std::env::join_paths(["none", "first", "second"].map(|root| folder.join(root).join("bin"))).unwrap();
+        assert_eq!(environment_on(&path), Some(folder.join("first")));
+        assert_eq!(environment_on(folder.join("none/bin").as_os_str()), None);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }
