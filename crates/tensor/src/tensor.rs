@@ -174,7 +174,10 @@ impl Tensor {
         assert_eq!(self.len(), values.len(), "values for shape {:?}", self.shape);
         on_device!(self, T => {
             T::slice_mut(self).iter_mut().zip(values).for_each(|(x, &v)| *x = T::from_f64(f64::from(v)));
-        }, cuda => self.upload(cuda, values.iter().copied()));
+        }, cuda => match self.dtype() {
+            DType::Bf16 => self.upload(cuda, values.iter().copied()),
+            DType::F32 | DType::F64 => cuda.upload(self.cuda_address_mut(), values),
+        });
     }
 
     /// The elements on the host, exactly.

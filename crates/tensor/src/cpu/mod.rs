@@ -13,6 +13,7 @@ pub(crate) mod attention;
 pub(crate) mod batch_norm;
 pub(crate) mod cross_entropy;
 pub(crate) mod gelu;
+pub(crate) mod largest;
 pub(crate) mod layer_norm;
 pub(crate) mod linear;
 pub(crate) mod normalize;

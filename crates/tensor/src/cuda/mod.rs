@@ -18,6 +18,7 @@ mod rows;
 mod transfer;
 
 pub(crate) mod attention;
+pub(crate) mod largest;
 pub(crate) mod linear;
 pub(crate) mod norm;
 pub(crate) mod optimizer;

@@ -30,6 +30,7 @@ sources!(
     class_attention,
     elementwise,
     gelu,
+    largest,
     layer_norm,
     optimizer,
     prototypes,

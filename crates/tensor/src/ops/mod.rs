@@ -5,6 +5,7 @@
 
 mod attention;
 mod batch_norm;
+mod largest;
 mod linear;
 mod norm;
 mod optimizer;
@@ -23,6 +24,7 @@ pub use batch_norm::{
     BatchStatistics, BatchSums, batch_norm, batch_norm_backward, batch_norm_input_gradient, batch_norm_sums,
     batch_norm_with,
 };
+pub use largest::{Largest, largest};
 pub use linear::{
     Affine, GeluSaved, linear, linear_backward_input, linear_backward_through_gelu, linear_backward_weight,
     linear_gelu, linear_gelu_only, linear_residual,

@@ -3,6 +3,7 @@
 //! Shapes are large enough that a kernel cuts its work into several tasks, and uneven enough that the last one is short.
 //! A GPU takes part where the environment variable `DINO_VMF_TEST_GPU` is set (see `tools/gpu-test`).
 
+mod largest;
 mod layers;
 mod losses;
 mod optimizer;
@@ -30,7 +31,14 @@ fn operations() -> Vec<Operation> {
 
 /// Those whose inputs every device holds exactly.
 fn on_exact_values() -> Vec<Operation> {
-    [layers::operations(), tokens::operations(), losses::operations(), optimizer::operations()].concat()
+    let all = [
+        layers::operations(),
+        tokens::operations(),
+        losses::operations(),
+        optimizer::operations(),
+        largest::operations(),
+    ];
+    all.concat()
 }
 
 /// Standard normal values, the same on every device: they are exact in bfloat16.

@@ -1,9 +1,11 @@
 //! The nearest training features of each test feature, by cosine.
 //!
-//! The similarity matrix only ever exists in blocks, products of unit vectors. A block's rows are read once, where they lie:
-//! a run of similarities none of which is above the k-th best so far is passed over whole, which is nearly all of them.
+//! The similarity matrix only ever exists in blocks, products of unit vectors. On the host a block's rows are read once, where
+//! they lie: a run of similarities none of which is above the k-th best so far is passed over whole, which is nearly all of
+//! them. A GPU selects the largest of its blocks itself ([`selected`]), and the host gets no others to see.
 
-use std::cmp::Ordering;
+mod best;
+mod selected;
 
 use rayon::prelude::*;
 use tensor::ops::{self, Affine};
@@ -11,16 +13,15 @@ use tensor::{DType, Device, Tensor};
 
 use crate::error::EvalError;
 use crate::features::Features;
+use best::Best;
 
-/// Blocks of the similarity matrix, test by training rows: 8 MiB in f32.
+/// Blocks of the similarity matrix on the host, test by training rows: 8 MiB in f32.
 const TEST_ROWS: usize = 960;
 const TRAIN_ROWS: usize = 2048;
-/// Similarities that are passed over together.
-const RUN: usize = 64;
 /// Lower bound of the norm that a vector is divided by, as in `torch.nn.functional.normalize`.
 const NORMALIZE_EPSILON: f64 = 1e-12;
 
-/// Where neighbours are looked for: similarities on one device, the largest of them on the threads of the host.
+/// Where neighbours are looked for: similarities on one device, the nearest of all blocks on the threads of the host.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
     host: &'a Device,
@@ -88,6 +89,13 @@ pub(crate) enum Exclude {
     Itself,
 }
 
+impl Exclude {
+    /// The training row that does not count for a test row.
+    fn of(self, test_row: usize) -> Option<usize> {
+        (self == Exclude::Itself).then_some(test_row)
+    }
+}
+
 /// The `k` nearest training rows of every test row (all, where there are fewer), nearest first.
 pub fn nearest_rows<'a>(
     place: impl Into<Place<'a>>,
@@ -104,7 +112,8 @@ pub fn nearest_rows<'a>(
 /// Maps `judge` over every test row and its `k` nearest training rows (all, where there are fewer), nearest first and
 /// the lower row first among equally near ones. Results are in order of test rows.
 ///
-/// Takes a copy of the training features on the device of the products, and some 20 MiB.
+/// Takes a copy of the training features on the device of the products, and some 20 MiB on the host; on a GPU what
+/// [`selected`] says.
 pub(crate) fn nearest<'a, R: Send>(
     place: impl Into<Place<'a>>,
     train: &Features,
@@ -113,23 +122,20 @@ pub(crate) fn nearest<'a, R: Send>(
     exclude: Exclude,
     judge: impl Fn(usize, &[Neighbor]) -> R + Sync,
 ) -> Result<Vec<R>, EvalError> {
-    let Place { host, products, tell } = place.into();
-    let images = test.len();
-    let train: Vec<(Tensor, Tensor)> = units(products, train, TRAIN_ROWS)
-        .map(|unit| {
-            let no_bias = products.zeros(&[unit.rows()]);
-            (unit, no_bias)
-        })
-        .collect();
-    products.finish()?;
+    let place = place.into();
+    if place.is_gpu() {
+        return selected::nearest(place, train, test, (k, exclude), selected::ON_GPU, judge);
+    }
+    let Place { host, products, tell } = place;
+    let train = blocks(products, train, TRAIN_ROWS);
     let mut judged = Vec::with_capacity(test.len());
-    for (chunk, test) in units(products, test, TEST_ROWS).enumerate() {
+    for (chunk, unit) in units(products, test, TEST_ROWS).enumerate() {
         let first_test = chunk * TEST_ROWS;
-        let mut best: Vec<Best> = (0..test.rows()).map(|_| Best::new(k)).collect();
+        let mut best: Vec<Best> = (0..unit.rows()).map(|_| Best::new(k)).collect();
         for (block, (train, no_bias)) in train.iter().enumerate() {
-            let similarities = ops::linear(&test, &Affine::new(train, no_bias));
+            let similarities = ops::linear(&unit, &Affine::new(train, no_bias));
             let (first_train, columns) = (block * TRAIN_ROWS, train.rows());
-            let skip = |row: usize| (exclude == Exclude::Itself).then_some(first_test + row);
+            let skip = |row: usize| exclude.of(first_test + row);
             // In the precision that they were computed in: what is equal stays so.
             if similarities.dtype() == DType::F64 {
                 let rows = similarities.to_f64();
@@ -139,7 +145,6 @@ pub(crate) fn nearest<'a, R: Send>(
                 });
             } else {
                 let rows = similarities.as_f32();
-                products.finish()?;
                 host.run(|| {
                     let rows = best.par_iter_mut().zip(rows.par_chunks(columns)).enumerate();
                     rows.for_each(|(i, (best, row))| best.offer_all(first_train, row, skip(i)));
@@ -151,10 +156,19 @@ pub(crate) fn nearest<'a, R: Send>(
             judged.par_extend(best.into_par_iter().enumerate().map(judge));
         });
         if let Some(tell) = tell {
-            tell(judged.len(), images);
+            tell(judged.len(), test.len());
         }
     }
     Ok(judged)
+}
+
+/// Blocks of so many training rows, each with the bias that a linear layer wants.
+fn blocks(device: &Device, train: &Features, rows: usize) -> Vec<(Tensor, Tensor)> {
+    let with_bias = |unit: Tensor| {
+        let no_bias = device.zeros(&[unit.rows()]);
+        (unit, no_bias)
+    };
+    units(device, train, rows).map(with_bias).collect()
 }
 
 /// Features scaled to unit length, in blocks of rows.
@@ -165,75 +179,17 @@ fn units<'a>(device: &'a Device, features: &'a Features, rows: usize) -> impl It
     })
 }
 
-/// The k nearest of the rows offered so far, and up to as many again that may be. Rows have to be offered in ascending order.
-struct Best {
-    k: usize,
-    candidates: Vec<Neighbor>,
-    /// The k-th best similarity when candidates were last thinned out. A row that comes later has to be nearer.
-    bar: f64,
-}
-
-impl Best {
-    fn new(k: usize) -> Self {
-        Self { k, candidates: Vec::new(), bar: f64::NEG_INFINITY }
-    }
-
-    fn offer_all<T: Copy + PartialOrd + Into<f64>>(
-        &mut self,
-        first_row: usize,
-        similarities: &[T],
-        skip: Option<usize>,
-    ) {
-        for (run, similarities) in similarities.chunks(RUN).enumerate() {
-            // Without a branch for each, so that it becomes a few vector comparisons.
-            let is_near = |near: bool, &similarity: &T| near | (similarity.into() > self.bar);
-            if !similarities.iter().fold(false, is_near) {
-                continue;
-            }
-            for (i, &similarity) in similarities.iter().enumerate() {
-                let (row, similarity) = (first_row + run * RUN + i, similarity.into());
-                if similarity > self.bar && skip != Some(row) {
-                    self.candidates.push(Neighbor { row, similarity });
-                    if self.candidates.len() == 2 * self.k {
-                        self.thin_out();
-                    }
-                }
-            }
-        }
-    }
-
-    /// Leaves the k best.
-    fn thin_out(&mut self) {
-        if self.candidates.len() > self.k {
-            let (_, last, _) = self.candidates.select_nth_unstable_by(self.k - 1, nearer_first);
-            self.bar = last.similarity;
-            self.candidates.truncate(self.k);
-        }
-    }
-
-    fn into_sorted(mut self) -> Vec<Neighbor> {
-        self.thin_out();
-        self.candidates.sort_unstable_by(nearer_first);
-        self.candidates
-    }
-}
-
-/// By similarity, and by row among equals: no two rows are equal.
-fn nearer_first(a: &Neighbor, b: &Neighbor) -> Ordering {
-    b.similarity.total_cmp(&a.similarity).then(a.row.cmp(&b.row))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use random::{Key, Purpose};
     use tensor::{CpuOptions, Precision};
 
-    fn device(precision: Precision, threads: usize) -> Device {
+    pub(super) fn device(precision: Precision, threads: usize) -> Device {
         Device::cpu(CpuOptions { threads: Some(threads), precision }).unwrap()
     }
 
-    fn noise(stream: u64, rows: usize, dim: usize) -> Features {
+    pub(super) fn noise(stream: u64, rows: usize, dim: usize) -> Features {
         let mut numbers = Key::new(stream, Purpose::Bench).stream();
         Features::labelled(dim, (0..rows * dim).map(|_| numbers.normal() as f32).collect(), &vec![0; rows])
     }
@@ -272,7 +228,7 @@ mod tests {
     }
 
     /// Signs in 64 dimensions have lengths and cosines without any rounding, and thousands of them are equal.
-    fn signs(stream: u64, rows: usize) -> Features {
+    pub(super) fn signs(stream: u64, rows: usize) -> Features {
         let mut numbers = Key::new(stream, Purpose::Bench).stream();
         let values = (0..rows * 64).map(|_| if numbers.chance(0.5) { 1.0 } else { -1.0 });
         Features::labelled(64, values.collect(), &vec![0; rows])
@@ -312,13 +268,5 @@ mod tests {
             let seen = nearest(&host, &train, &test, 2, Exclude::Nothing, count).unwrap();
             assert_eq!(seen, vec![threads; 20]);
         }
-    }
-
-    #[test]
-    fn of_equally_near_rows_the_lower_come_first_and_stay() {
-        let mut best = Best::new(3);
-        best.offer_all(0, &[0.5_f32, 0.9, 0.5, 0.9], None);
-        best.offer_all(4, &[0.9_f32, 0.5, 0.9], Some(4));
-        assert_eq!(best.into_sorted().iter().map(|n| n.row).collect::<Vec<_>>(), [1, 3, 6]);
     }
 }
