@@ -4,15 +4,16 @@
 //! GPU the residual sum and that norm are one pass over the stream, so a block is handed the norm that follows it
 //! ([`NextNorm`]) and hands over an [`Entry`]: the stream, and the normalised rows that the reader needs of it.
 //!
-//! Two forms of the attention half. The full one serves every token. The last block of a network of which only the class
-//! token is read needs keys and values of all tokens, but queries, projection and MLP of the class tokens only: the same
-//! numbers for a sixth of the work.
+//! Three forms. The full one serves every token. The last block of a network of which only the class token is read needs
+//! keys and values of all tokens, but queries, projection and MLP of the class tokens only: the same numbers for a sixth of
+//! the work. Where some tokens more are read, attention is of all of them, and what follows it of those that are read.
 
 use tensor::ops::{self, Attended, GeluSaved};
 use tensor::{ParamId, ParamSet, Rows, Tensor};
 
 use crate::config::VitConfig;
 use crate::drop_path::BlockChoice;
+use crate::io::Kept;
 use crate::layers::{BranchEnd, LayerNorm, Linear, NormSaved, ResidualBranch};
 use crate::layout::Layout;
 
@@ -168,15 +169,62 @@ impl<'a> LastOfStep<'a> {
         let kv = ops::linear(&norm.normed, &block.qkv.affine(p).part(block.dim..3 * block.dim));
         let attended = ops::class_attention(&q, &kv, &branch.rows, block.heads);
         let class_x = ops::gather(&norm.x, &class.of_all, 1.0);
-        let mlp_branch = branches.mlp;
-        let projected = (&block.proj, &attended.out);
-        let middle = block.norm2.after_branch(p, &class_x, &class.branch, projected, &mlp_branch.rows);
+        let (out, mlp) = block.read_rows(p, &class_x, (&class.branch, &attended.out), branches.mlp);
         let attention = ClassAttentionSaved { branch, norm, class, class_normed, q, kv, attended };
-        let (activated, mut hidden) = ops::linear_gelu(&middle.normed, &block.fc1.affine(p));
-        let ResidualBranch { rows, scale } = &mlp_branch;
-        let out = ops::linear_residual(&middle.x, rows, *scale, &activated, &block.fc2.effective(p).affine());
-        hidden.keep(activated);
-        (out, ClassBlockSaved { attention, mlp: MlpSaved { branch: mlp_branch, norm: middle, hidden } })
+        (out, ClassBlockSaved { attention, mlp })
+    }
+}
+
+/// The last block of a network of which some tokens are read: what follows its attention is for those alone.
+#[derive(Debug)]
+pub(crate) struct LastOfRead<'a> {
+    step: BlockOfStep<'a>,
+    read: ReadRows,
+}
+
+/// The tokens of a batch that are read.
+#[derive(Debug)]
+struct ReadRows {
+    /// Among all tokens.
+    of_all: Rows,
+    /// Those whose attention is taken, among the tokens that it reads.
+    of_attention: Rows,
+    /// The same among the tokens that are read.
+    branch: ResidualBranch,
+}
+
+impl<'a> LastOfRead<'a> {
+    /// `read` is of the segments of `rows`.
+    pub fn new(block: &'a Block, choice: Option<&BlockChoice>, rows: &Rows, read: &Kept) -> Self {
+        let branches = Branches { attention: attention_branch(choice, rows), mlp: mlp_branch(choice, &read.segments) };
+        let read = ReadRows {
+            of_all: read.tokens.clone(),
+            of_attention: read.among_taken(rows, choice.map(|c| &c.attention[..])),
+            branch: attention_branch(choice, &read.segments),
+        };
+        Self { step: BlockOfStep { block, branches }, read }
+    }
+
+    /// The norm that this block begins with.
+    pub fn first_norm(&self) -> NextNorm<'_> {
+        self.step.first_norm()
+    }
+
+    pub fn rows(&self) -> impl Iterator<Item = &Rows> {
+        let ReadRows { of_all, of_attention, branch } = &self.read;
+        self.step.rows().chain([of_all, of_attention, &branch.rows])
+    }
+
+    /// The tokens that are read, as a compact matrix.
+    pub fn forward(self, p: &ParamSet, entry: Entry) -> (Tensor, ReadBlockSaved) {
+        let (Self { step: BlockOfStep { block, branches }, read }, Entry { branch, norm }) = (self, entry);
+        let qkv = ops::linear(&norm.normed, &block.qkv.affine(p));
+        let attended = ops::attention(&qkv, &branch.rows, block.heads);
+        let out = ops::gather(&attended.out, &read.of_attention, 1.0);
+        let x = ops::gather(&norm.x, &read.of_all, 1.0);
+        let attention = AttentionSaved { branch, norm, qkv, attended };
+        let (x, mlp) = block.read_rows(p, &x, (&read.branch, &out), branches.mlp);
+        (x, ReadBlockSaved { attention, read, out, mlp })
     }
 }
 
@@ -239,6 +287,16 @@ pub(crate) struct ClassBlockSaved {
     mlp: MlpSaved,
 }
 
+/// What the derivative of a last block needs of which some tokens are read.
+#[derive(Debug)]
+pub(crate) struct ReadBlockSaved {
+    attention: AttentionSaved,
+    read: ReadRows,
+    /// What attention gives the tokens that are read.
+    out: Tensor,
+    mlp: MlpSaved,
+}
+
 impl Block {
     pub fn new(layout: &mut Layout, name: &str, config: &VitConfig) -> Self {
         let VitConfig { dim, heads, mlp_dim, extras, .. } = *config;
@@ -253,6 +311,22 @@ impl Block {
             heads,
             dim,
         }
+    }
+
+    /// All that follows the attention of a last block, for the rows of the stream that are read of it.
+    fn read_rows(
+        &self,
+        p: &ParamSet,
+        x: &Tensor,
+        (attention, attended): (&ResidualBranch, &Tensor),
+        branch: ResidualBranch,
+    ) -> (Tensor, MlpSaved) {
+        let norm = self.norm2.after_branch(p, x, attention, (&self.proj, attended), &branch.rows);
+        let (activated, mut hidden) = ops::linear_gelu(&norm.normed, &self.fc1.affine(p));
+        let end = self.fc2.effective(p);
+        let x = ops::linear_residual(&norm.x, &branch.rows, branch.scale, &activated, &end.affine());
+        hidden.keep(activated);
+        (x, MlpSaved { branch, norm, hidden })
     }
 
     /// The weights of its attention: of queries, keys and values, and of the output projection.
@@ -318,6 +392,23 @@ impl Block {
         let mut dx = x.zeros_like();
         ops::scatter_add(&d_class, &s.class.of_all, 1.0, &mut dx);
         self.norm1.backward(p, x, &s.branch.rows, statistics, &d_normed, &mut dx, grads);
+        dx
+    }
+
+    /// From the gradient of the tokens that are read to that of all tokens of the block's input.
+    pub fn backward_read(&self, p: &ParamSet, saved: ReadBlockSaved, d_read: Tensor, grads: &mut ParamSet) -> Tensor {
+        let ReadBlockSaved { attention, read, out, mlp } = saved;
+        let d_read = self.mlp_backward(p, mlp, d_read, grads);
+        let d_branch = ops::branch_gradient(&d_read, &read.branch.rows, read.branch.scale);
+        self.proj.backward_weight(p, &out, &d_branch, grads);
+        // What nobody reads has no gradient of its own, but keys and values that others look at.
+        let d_out = ops::scatter(&self.proj.backward_input(&d_branch, p), &read.of_attention);
+        drop((out, d_branch));
+        let mut dx = ops::scatter(&d_read, &read.of_all);
+        let AttentionSaved { branch, norm, qkv, attended } = attention;
+        let d_qkv = ops::attention_backward(&qkv, &branch.rows, self.heads, &attended, &d_out);
+        drop((qkv, attended, d_out));
+        self.norm1.backward_with_reader(&self.qkv, p, &norm, &branch.rows, &d_qkv, &mut dx, grads);
         dx
     }
 

@@ -18,7 +18,8 @@ pub struct VitInput<'a> {
     pub kept: Option<&'a Kept>,
 }
 
-/// The tokens of a batch that go through the blocks: the others are left out of the packed matrix, and cost nothing.
+/// Some tokens of a batch: those that go through the blocks, the others being left out of the packed matrix at no cost, or
+/// those that are read after the last block.
 #[derive(Clone, Debug)]
 pub struct Kept {
     /// Among all tokens.
@@ -43,6 +44,28 @@ impl Kept {
             first += leading + patches;
         }
         Self { tokens: Rows::some(first, &tokens), segments: Rows::all(lengths) }
+    }
+
+    /// Those of each image in the matrix of what is kept.
+    pub fn segments(&self) -> &Rows {
+        &self.segments
+    }
+
+    /// Those of the images that are taken, in the matrix of all tokens of these images; `rows` has a segment for each image.
+    pub(crate) fn among_taken(&self, rows: &Rows, taken: Option<&[bool]>) -> Rows {
+        let of_tokens = |s| self.tokens.start(s)..self.tokens.start(s) + self.tokens.segment_len(s);
+        let mut tokens = (0..self.tokens.segments()).flat_map(of_tokens);
+        let (mut found, mut first) = (Vec::with_capacity(self.tokens.count()), 0);
+        for image in 0..rows.segments() {
+            let of_image = tokens.by_ref().take(self.segments.segment_len(image));
+            if taken.is_none_or(|taken| taken[image]) {
+                found.extend(of_image.map(|token| first + token - rows.start(image)));
+                first += rows.segment_len(image);
+            } else {
+                of_image.for_each(drop);
+            }
+        }
+        Rows::some(first, &found)
     }
 }
 

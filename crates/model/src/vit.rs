@@ -9,9 +9,11 @@ use std::ops::Range;
 use tensor::ops::{self, Embeddings, Grid, Pixels, RowStatistics, TokenLayout};
 use tensor::{Device, ParamId, ParamSet, Rows, Tensor};
 
-use crate::block::{Block, BlockOfStep, BlockSaved, Branches, ClassBlockSaved, Entry, LastOfStep, NextNorm};
+use crate::block::{
+    Block, BlockOfStep, BlockSaved, Branches, ClassBlockSaved, Entry, LastOfRead, LastOfStep, NextNorm, ReadBlockSaved,
+};
 use crate::config::{ConfigError, VitConfig};
-use crate::io::{Masked, Readout, Tokens, VitInput};
+use crate::io::{Kept, Masked, Readout, Tokens, VitInput};
 use crate::layers::{LayerNorm, Linear, NormSaved, ResidualBranch};
 use crate::layout::{Init, Layout};
 
@@ -69,8 +71,17 @@ pub struct VitSaved {
 enum EndSaved {
     /// The last block for class tokens alone, and the norm of those.
     Class { last: Box<ClassBlockSaved>, class: Tensor, rows: Rows, statistics: RowStatistics },
+    /// The last block as far as some tokens need it, and the norm of those.
+    Some { last: Box<ReadBlockSaved>, x: Tensor, rows: Rows, statistics: RowStatistics },
     /// The norm of all tokens.
     All { x: Tensor, rows: Rows, statistics: RowStatistics },
+}
+
+/// What is read after the last block.
+enum Read<'a> {
+    Class,
+    Some(&'a Kept),
+    All,
 }
 
 impl Vit {
@@ -202,6 +213,32 @@ impl Vit {
         input: &VitInput<'_>,
         read: Tokens,
     ) -> Result<(Tensor, VitSaved), ConfigError> {
+        let read = match read {
+            Tokens::Class => Read::Class,
+            Tokens::All => Read::All,
+        };
+        self.forward_reading(p, device, input, read)
+    }
+
+    /// The same of some tokens, which are the rows of the matrix that is returned; [`Vit::backward`] then takes the gradient
+    /// of those. The tokens are numbered as they go through the blocks.
+    pub fn forward_some(
+        &self,
+        p: &ParamSet,
+        device: &Device,
+        input: &VitInput<'_>,
+        read: &Kept,
+    ) -> Result<(Tensor, VitSaved), ConfigError> {
+        self.forward_reading(p, device, input, Read::Some(read))
+    }
+
+    fn forward_reading(
+        &self,
+        p: &ParamSet,
+        device: &Device,
+        input: &VitInput<'_>,
+        read: Read<'_>,
+    ) -> Result<(Tensor, VitSaved), ConfigError> {
         let (tokens, patches) = self.cut(device, input.images)?;
         let (mut x, mut rows) = self.embed(p, &tokens, &patches, input.masked);
         if let Some(kept) = input.kept {
@@ -220,7 +257,7 @@ impl Vit {
             });
         };
         let (features, end) = match read {
-            Tokens::Class => {
+            Read::Class => {
                 let class_rows = Rows::one_each(rows.segments());
                 let (last, first) = self.split_last()?;
                 let last = LastOfStep::new(last, choice(first.len()), &rows, &class_rows);
@@ -231,7 +268,18 @@ impl Vit {
                 let (features, statistics) = self.norm.forward(p, &class, &class_rows);
                 (features, EndSaved::Class { last: Box::new(last), class, rows: class_rows, statistics })
             }
-            Tokens::All => {
+            Read::Some(read) => {
+                let (last, first) = self.split_last()?;
+                let last = LastOfRead::new(last, choice(first.len()), &rows, read);
+                let first: Vec<BlockOfStep<'_>> = first.iter().enumerate().map(of_step).collect();
+                device.prepare_rows(&first.iter().flat_map(BlockOfStep::rows).chain(last.rows()).collect::<Vec<_>>());
+                let entry = through(p, x, &first, last.first_norm(), &mut keep);
+                let (x, last) = last.forward(p, entry);
+                let rows = Rows::one_each(x.rows());
+                let (features, statistics) = self.norm.forward(p, &x, &rows);
+                (features, EndSaved::Some { last: Box::new(last), x, rows, statistics })
+            }
+            Read::All => {
                 let blocks: Vec<BlockOfStep<'_>> = self.blocks.iter().enumerate().map(of_step).collect();
                 device.prepare_rows(&blocks.iter().flat_map(BlockOfStep::rows).collect::<Vec<_>>());
                 let whole = ResidualBranch::new(&rows, None);
@@ -272,13 +320,22 @@ impl Vit {
                 are_final(grads, self.parameters_of(depth - 1));
                 dx
             }
+            (EndSaved::Some { last, x, rows, statistics }, Some(block)) => {
+                let mut d_read = x.zeros_like();
+                self.norm.backward(p, &x, &rows, &statistics, d_features, &mut d_read, grads);
+                drop(x);
+                are_final(grads, self.parameters_of(depth));
+                let dx = block.backward_read(p, *last, d_read, grads);
+                are_final(grads, self.parameters_of(depth - 1));
+                dx
+            }
             (EndSaved::All { x, rows, statistics }, _) => {
                 let mut dx = x.zeros_like();
                 self.norm.backward(p, &x, &rows, &statistics, d_features, &mut dx, grads);
                 are_final(grads, self.parameters_of(depth));
                 dx
             }
-            (EndSaved::Class { .. }, None) => return,
+            (EndSaved::Class { .. } | EndSaved::Some { .. }, None) => return,
         };
         for (i, (kept, block)) in blocks.into_iter().zip(&self.blocks).enumerate().rev() {
             let saved = match kept {

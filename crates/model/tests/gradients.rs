@@ -6,9 +6,9 @@
 mod common;
 
 use common::{Crops, Network, mixed_drop_path, normal, random_weights, tiny_head};
-use model::{Alone, DropPath, Extras, Kept, Masked, Tokens, VitInput};
-use tensor::ops::Interpolation;
-use tensor::{ParamId, ParamSet, Rows};
+use model::{Alone, DropPath, Extras, Kept, Masked, Tokens, VitInput, VitSaved};
+use tensor::ops::{self, Interpolation};
+use tensor::{ParamId, ParamSet, Rows, Tensor};
 
 /// Allowed difference, relative to the largest element of a parameter's gradient.
 const TOLERANCE: f64 = 1e-8;
@@ -24,13 +24,26 @@ struct Case {
     masked: Option<Rows>,
     /// Which tokens go through the blocks.
     kept: Option<Kept>,
+    /// Which tokens go through the head, where they are neither class tokens nor all.
+    some: Option<Kept>,
 }
+
+/// Class tokens and some of the patches of the five crops.
+fn some_read(network: &Network) -> Kept {
+    let read = [(4, &[1, 3][..]), (4, &[]), (4, &[0, 1, 2, 3]), (6, &[5]), (6, &[])];
+    let leading = network.vit.config().leading_tokens();
+    Kept::new(leading, read.map(|(patches, read)| (patches, Some(read))))
+}
+
+/// How many these are without registers.
+const SOME_READ: usize = 5 + 7;
 
 impl Case {
     fn new(layers: usize, batch_norm: bool, drop_path: Option<DropPath>) -> Self {
         let network = Network::new(tiny_head(layers, batch_norm));
         let projection = normal(77, Crops::COUNT * network.head.prototypes.count());
-        Self { network, crops: Crops::new(5), drop_path, projection, read: Tokens::Class, masked: None, kept: None }
+        let (read, crops) = (Tokens::Class, Crops::new(5));
+        Self { network, crops, drop_path, projection, read, masked: None, kept: None, some: None }
     }
 
     /// The same with registers and LayerScale.
@@ -63,8 +76,16 @@ impl Case {
         self.masked.as_ref().map(|patches| Masked { patches, token })
     }
 
-    fn loss(&self, p: &ParamSet) -> f64 {
-        let Network { vit, head, device, .. } = &self.network;
+    /// The same with some tokens of each image read.
+    fn reading(self) -> Self {
+        let all = self.of_all_tokens();
+        let projection = all.projection[..SOME_READ * all.network.head.prototypes.count()].to_vec();
+        Self { projection, some: Some(some_read(&all.network)), ..all }
+    }
+
+    /// The tokens that are read, and what their derivative needs.
+    fn forward(&self, p: &ParamSet) -> (Tensor, VitSaved) {
+        let Network { vit, device, .. } = &self.network;
         let images = self.crops.pixels();
         let input = VitInput {
             drop_path: self.drop_path.as_ref(),
@@ -72,22 +93,22 @@ impl Case {
             kept: self.kept.as_ref(),
             ..VitInput::images(&images)
         };
-        let (features, _) = vit.forward(p, device, &input, self.read).unwrap();
-        let (_, logits) = head.forward(p, features, &mut Alone).unwrap();
+        match &self.some {
+            None => vit.forward(p, device, &input, self.read),
+            Some(some) => vit.forward_some(p, device, &input, some),
+        }
+        .unwrap()
+    }
+
+    fn loss(&self, p: &ParamSet) -> f64 {
+        let (_, logits) = self.network.head.forward(p, self.forward(p).0, &mut Alone).unwrap();
         logits.raw.to_f64().iter().zip(&self.projection).map(|(a, b)| a * b).sum()
     }
 
     /// Adds the gradient of the loss to `grads`.
     fn backward(&self, p: &ParamSet, grads: &mut ParamSet) {
-        let Network { vit, head, device, .. } = &self.network;
-        let images = self.crops.pixels();
-        let input = VitInput {
-            drop_path: self.drop_path.as_ref(),
-            masked: self.masked(),
-            kept: self.kept.as_ref(),
-            ..VitInput::images(&images)
-        };
-        let (features, saved) = vit.forward(p, device, &input, self.read).unwrap();
+        let Network { vit, head, .. } = &self.network;
+        let (features, saved) = self.forward(p);
         let (projected, mut logits) = head.forward(p, features, &mut Alone).unwrap();
         logits.raw.copy_from_f64(&self.projection);
         let d_features = head.backward(p, projected, logits, grads, &mut Alone).unwrap();
@@ -140,6 +161,22 @@ fn all_parameters_with_drop_path_and_two_crop_sizes() {
 #[test]
 fn all_parameters_where_all_tokens_are_read() {
     Case::new(3, false, Some(mixed_drop_path(0.7).0)).of_all_tokens().check("");
+}
+
+#[test]
+fn all_parameters_where_some_tokens_are_read() {
+    Case::new(2, false, Some(mixed_drop_path(0.7).0)).reading().check("");
+}
+
+#[test]
+fn some_tokens_are_what_they_are_among_all() {
+    let all = Case::new(2, false, Some(mixed_drop_path(0.7).0)).of_all_tokens();
+    let p = random_weights(&all.network.layout, &all.network.device, 1);
+    let rows = Rows::some(Crops::TOKENS, &[0, 2, 4, 5, 10, 11, 12, 13, 14, 15, 21, 22]);
+    let expected = ops::gather(&all.forward(&p).0, &rows, 1.0).to_f64();
+    let found = all.reading().forward(&p).0.to_f64();
+    assert_eq!(found.len(), expected.len());
+    assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?} {expected:?}");
 }
 
 #[test]

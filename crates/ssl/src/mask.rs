@@ -62,10 +62,10 @@ impl Masks {
         self.of_views.iter().map(Vec::len).sum()
     }
 
-    /// Their rows in a matrix with `rows_of_view` rows for each global view, the patches from `first` on.
-    pub(crate) fn rows(&self, rows_of_view: usize, first: usize) -> Vec<usize> {
-        let of_view = |(view, patches): (usize, &Vec<usize>)| {
-            patches.iter().map(move |patch| view * rows_of_view + first + patch).collect::<Vec<_>>()
+    /// Their rows in a matrix with a row for each of the `patches` of each global view.
+    pub(crate) fn rows(&self, patches: usize) -> Vec<usize> {
+        let of_view = |(view, masked): (usize, &Vec<usize>)| {
+            masked.iter().map(move |patch| view * patches + patch).collect::<Vec<_>>()
         };
         self.of_views.iter().enumerate().flat_map(of_view).collect()
     }

@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use model::{Layout, Masked, ParamSpec, PrototypeLayer, Readout, Tokens, VitConfig, VitInput};
+use model::{Kept, Layout, Masked, ParamSpec, PrototypeLayer, Readout, Tokens, VitConfig, VitInput};
 use random::{Key, Purpose};
 use tensor::{Device, ParamId, ParamSet, Rows, Tensor, ops};
 use train::curve::Curve;
@@ -43,8 +43,10 @@ const PATCH_PROTOTYPES: &str = "head.last_layer2";
 const PATCH_CENTER: &str = "patch_center";
 /// The first choices of patches in a checkpoint.
 const PATCH_ASSIGNMENTS: &str = "patch_assignments";
-/// Values of logits that are made at once: patches are many, and go through the prototypes in pieces.
-const LOGITS_AT_ONCE: usize = 1 << 26;
+/// Values of the teacher's logits that are made at once: patches are many, and go through the prototypes in pieces.
+const TEACHER_LOGITS_AT_ONCE: usize = 1 << 26;
+/// The same while everything is held that the student's backward pass needs.
+const LOGITS_AT_ONCE: usize = 1 << 25;
 
 /// What [`Ibot`] is made from.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,8 +137,8 @@ impl MethodSpec for IbotOptions {
     fn output_values(&self, student_rows: usize, teacher_rows: usize) -> usize {
         let all = teacher_rows * self.patches();
         let masked = (self.masks.ratio.high * all as f64) as usize;
-        let at_once = piece_rows(self.patch_prototypes());
-        let (observed, piece) = (all.min(at_once), masked.min(at_once));
+        let at_once = |values| piece_rows(values, self.patch_prototypes());
+        let (observed, piece) = (all.min(at_once(TEACHER_LOGITS_AT_ONCE)), masked.min(at_once(LOGITS_AT_ONCE)));
         let hidden = all * (2 * self.class.head.hidden + self.class.head.bottleneck);
         // Of the teacher logits and targets, of the student logits, and what its projector keeps of masked patches.
         let patches = hidden.max(piece * (3 * self.patch_prototypes() + 5 * self.class.head.hidden));
@@ -179,9 +181,15 @@ impl PatchReport {
     }
 }
 
-/// Rows whose logits over so many prototypes are made at once.
-fn piece_rows(prototypes: usize) -> usize {
-    (LOGITS_AT_ONCE / prototypes).max(1)
+/// Rows whose logits over so many prototypes have so many values.
+fn piece_rows(values: usize, prototypes: usize) -> usize {
+    (values / prototypes).max(1)
+}
+
+/// All rows of some images but the first ones of each.
+fn patch_rows(images: &Rows, leading: usize) -> Vec<usize> {
+    let of_image = |image| images.start(image) + leading..images.start(image) + images.segment_len(image);
+    (0..images.segments()).flat_map(of_image).collect()
 }
 
 /// Neighbouring pieces of `count` rows.
@@ -267,17 +275,16 @@ impl Ibot {
         self.observe_patches(teacher, &targets, part.at);
 
         let images = part.views.seen_by(Viewer::Student);
-        let all_patches: usize = images.iter().map(|group| group.count * group.patches(vit.config().patch)).sum();
-        let masked = Rows::some(all_patches, &masks.rows(patches, 0));
+        let of_images = images.iter().flat_map(|g| std::iter::repeat_n(g.patches(vit.config().patch), g.count));
+        let all_patches: usize = of_images.clone().sum();
+        let masked = Rows::some(all_patches, &masks.rows(patches));
         let masked = (masks.count() > 0).then_some(Masked { patches: &masked, token: self.mask_token });
         let input = VitInput { drop_path: part.drop_path, masked, ..VitInput::images(&images) };
-        let (tokens, saved) = vit.forward(student, device, &input, Tokens::All)?;
-        let of_student = Rows::all(
-            images
-                .iter()
-                .flat_map(|group| std::iter::repeat_n(leading + group.patches(vit.config().patch), group.count)),
-        );
-        let class_rows = of_student.first_of_each();
+        // Of the student's tokens those that the loss is of: class tokens, and masked patches behind them.
+        let hidden = |image: usize| masks.of_views.get(image).map_or(&[][..], Vec::as_slice);
+        let read = Kept::new(leading, of_images.enumerate().map(|(image, count)| (count, Some(hidden(image)))));
+        let (tokens, saved) = vit.forward_some(student, device, &input, &read)?;
+        let class_rows = read.segments().first_of_each();
         let class = ops::gather(&tokens, &class_rows, 1.0);
 
         let weight = self.options.class_weight;
@@ -285,8 +292,9 @@ impl Ibot {
             self.class.class_loss(networks, part, (class, class_targets), weight, reduce, gradient)?;
         let mut d_tokens = device.zeros(tokens.shape());
         ops::scatter_add(&d_class, &class_rows, 1.0, &mut d_tokens);
-        let patch_loss =
-            self.patch_loss(networks, part, masks, (&tokens, &targets), &mut d_tokens, reduce, gradient)?;
+        let of_patches = patch_rows(read.segments(), leading);
+        let sides = ((&tokens, &of_patches[..]), &targets);
+        let patch_loss = self.patch_loss(networks, part, masks, sides, &mut d_tokens, reduce, gradient)?;
         drop((tokens, targets));
         if let Some(own) = &self.own_prototypes {
             penalty += self.penalty.add_gradient(own, student, part.share(), gradient);
@@ -304,7 +312,7 @@ impl Ibot {
     /// Notes what the centre of patches moves towards, by all patches that the teacher sees, masked or not.
     fn observe_patches(&mut self, teacher: &ParamSet, targets: &Tensor, at: Position) {
         let (count, tau) = (targets.rows(), self.patch_temperature(at));
-        for piece in pieces(count, piece_rows(self.options.patch_prototypes())) {
+        for piece in pieces(count, piece_rows(TEACHER_LOGITS_AT_ONCE, self.options.patch_prototypes())) {
             let weight = piece.len();
             let y = ops::gather(targets, &Rows::range(count, piece), 1.0);
             let prototypes = self.prototypes();
@@ -318,7 +326,7 @@ impl Ibot {
     /// of its piece, all processes take as many, so that a piece has about as many rows in all of them together as in one
     /// process; some are empty where a process has few masked patches.
     fn masked_pieces(&self, count: usize, peers: &mut dyn Peers) -> Result<Vec<Range<usize>>, StepError> {
-        let at_once = piece_rows(self.options.patch_prototypes());
+        let at_once = piece_rows(LOGITS_AT_ONCE, self.options.patch_prototypes());
         let own: Vec<Range<usize>> = pieces(count, at_once).collect();
         if peers.ranks() == 1 || !self.class.head().projector.sees_whole_batch() {
             return Ok(own);
@@ -334,14 +342,13 @@ impl Ibot {
         networks: &Networks<'_>,
         part: &StepPart<'_>,
         masks: &Masks,
-        (tokens, targets): (&Tensor, &Tensor),
+        ((tokens, of_student), targets): ((&Tensor, &[usize]), &Tensor),
         d_tokens: &mut Tensor,
         peers: &mut dyn Peers,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
-        let Networks { student, teacher, vit, .. } = *networks;
-        let (patches, leading) = (self.options.patches(), vit.config().leading_tokens());
-        let (of_student, of_teacher) = (masks.rows(leading + patches, leading), masks.rows(patches, 0));
+        let Networks { student, teacher, .. } = *networks;
+        let of_teacher = masks.rows(self.options.patches());
         let views = masks.of_views.len() / part.views.images().max(1);
         let weights = masks.weights(self.options.patch_weight / (part.step_images * views) as f64);
         let (count, tau) = (of_teacher.len(), self.patch_temperature(part.at));
