@@ -149,13 +149,13 @@ pub struct Msn {
 }
 
 /// What Sinkhorn and me-max need of some images.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Seen {
     first_image: usize,
     /// t before Sinkhorn, a row for each image.
     targets: Vec<f64>,
-    /// ln of the mean over anchors of p.
-    log_mean: Vec<f64>,
+    /// ln of the mean over anchors of p; still where it was computed.
+    log_mean: Tensor,
 }
 
 /// The same of all images of a step.
@@ -237,38 +237,60 @@ impl Msn {
         Ok((Anchors { projected, logits, delta }, saved))
     }
 
-    /// What the rest of a step has to know of a part.
-    fn look_at(
+    /// The targets of a part before Sinkhorn, a row for each image.
+    fn sharpened_targets(
         &self,
         networks: &Networks<'_>,
         part: &StepPart<'_>,
-        anchors: &Anchors,
         peers: &mut dyn Peers,
-    ) -> Result<Seen, StepError> {
+    ) -> Result<Vec<f64>, StepError> {
         let Networks { device, vit, student, teacher } = *networks;
         let features = vit.features(teacher, device, &part.views.seen_by(Viewer::Teacher))?;
         let y = self.projector.infer_with(teacher, &features, peers)?;
         // The student's prototypes: they are parameters of the loss rather than of a network.
         let raw = self.prototypes.logits(student, &y).raw;
         let MsnOptions { temperature, sharpening, .. } = self.options;
-        let shift = self.normalizer.shift(&anchors.delta);
+        let delta = self.normalizer.at(&student[self.prototypes.magnitude()], temperature);
+        let shift = self.normalizer.shift(&delta);
         let sharpened = ops::add_scaled(shift, 1.0 / sharpening - 1.0, shift);
-        let targets = ops::softmax(&raw, 1.0 / (temperature * sharpening), &sharpened).to_f64();
-        let log_mean = ops::log_mean_softmax(&anchors.logits.raw, 1.0 / temperature, shift).to_f64();
-        Ok(Seen { first_image: part.views.first_image(), targets, log_mean })
+        Ok(ops::softmax(&raw, 1.0 / (temperature * sharpening), &sharpened).to_f64())
+    }
+
+    /// What the rest of a step has to know of a part, and the part's anchors.
+    fn look_at(
+        &self,
+        networks: &Networks<'_>,
+        part: &StepPart<'_>,
+        kept: &[Vec<usize>],
+        peers: &mut dyn Peers,
+    ) -> Result<(Seen, Anchors, model::VitSaved), StepError> {
+        // The targets first: a GPU computes the anchors while the host scales the targets.
+        let targets = self.sharpened_targets(networks, part, peers)?;
+        let (anchors, saved) = self.anchor_logits(networks, part, kept, peers)?;
+        let shift = self.normalizer.shift(&anchors.delta);
+        let log_mean = ops::log_mean_softmax(&anchors.logits.raw, 1.0 / self.options.temperature, shift);
+        Ok((Seen { first_image: part.views.first_image(), targets, log_mean }, anchors, saved))
     }
 
     /// Puts together what was seen, in all processes.
     fn put_together(&mut self, reduce: &mut dyn Reduce) -> Result<Known, StepError> {
         let columns = self.options.head.prototypes;
-        self.seen.sort_by_key(|seen| seen.first_image);
-        let images = |seen: &Seen| seen.targets.len() / columns;
-        let mine: usize = self.seen.iter().map(images).sum();
-        let local: Vec<f64> = self.seen.iter().flat_map(|seen| seen.targets.iter().copied()).collect();
-        let means: Vec<(f64, &[f64])> = self.seen.iter().map(|s| (images(s) as f64, &s.log_mean[..])).collect();
-        let (mut targets, mut log_mean) = (local, log_of_mean(&means));
-        self.seen = Vec::new();
-        if reduce.ranks() > 1 {
+        let mut seen = std::mem::take(&mut self.seen);
+        seen.sort_by_key(|seen| seen.first_image);
+        let mut targets: Vec<f64> = seen.iter().flat_map(|seen| seen.targets.iter().copied()).collect();
+        let (mine, alone) = (targets.len() / columns, reduce.ranks() == 1);
+        if alone {
+            check_finite(&targets)?;
+            if self.options.sinkhorn {
+                sinkhorn(&mut targets, columns, SINKHORN_ITERATIONS);
+            }
+        }
+        let of_part = |s: &Seen| ((s.targets.len() / columns) as f64, s.log_mean.to_f64());
+        let means: Vec<(f64, Vec<f64>)> = seen.iter().map(of_part).collect();
+        let mut log_mean = log_of_mean(&means.iter().map(|(images, mean)| (*images, &mean[..])).collect::<Vec<_>>());
+        if alone {
+            check_finite(&log_mean)?;
+        } else {
             let sent: Vec<f64> = log_mean.iter().chain(&targets).copied().collect();
             let everywhere = reduce.gather(&sent)?;
             check_finite(everywhere.iter().flatten())?;
@@ -280,11 +302,6 @@ impl Msn {
                 let mut all: Vec<f64> = everywhere.iter().flat_map(|rank| rank[columns..].iter().copied()).collect();
                 sinkhorn(&mut all, columns, SINKHORN_ITERATIONS);
                 targets = all[before..before + mine * columns].to_vec();
-            }
-        } else {
-            check_finite(targets.iter().chain(&log_mean))?;
-            if self.options.sinkhorn {
-                sinkhorn(&mut targets, columns, SINKHORN_ITERATIONS);
             }
         }
         self.step.me_max = (columns as f64).ln() + log_mean.iter().map(|u| u * u.exp()).sum::<f64>();
@@ -300,13 +317,15 @@ impl Msn {
         reduce: &mut dyn Reduce,
         gradient: &mut ParamSet,
     ) -> Result<f64, StepError> {
-        let (anchors, saved) = self.anchor_logits(networks, part, kept, reduce)?;
-        let known = match self.known.take() {
-            Some(known) => known,
+        let (known, anchors, saved) = match self.known.take() {
+            Some(known) => {
+                let (anchors, saved) = self.anchor_logits(networks, part, kept, reduce)?;
+                (known, anchors, saved)
+            }
             None => {
-                let seen = self.look_at(networks, part, &anchors, reduce)?;
+                let (seen, anchors, saved) = self.look_at(networks, part, kept, reduce)?;
                 self.seen.push(seen);
-                self.put_together(reduce)?
+                (self.put_together(reduce)?, anchors, saved)
             }
         };
         let Known { targets, log_mean } = &*self.known.insert(known);
@@ -325,6 +344,8 @@ impl Msn {
         let targets_of: Vec<Vec<usize>> = (0..rows).map(|row| vec![row % images]).collect();
         let weights = vec![1.0 / all; rows];
         let losses = ops::cross_entropy(&mut logits.raw, scale, shift, &targets, &targets_of, &weights);
+        // Here, where the host waits in any case, and not behind the backward pass.
+        let summaries = ops::row_summaries(&targets);
         ops::scatter_add(&of_me_max, &Rows::one_each(rows), 1.0, &mut logits.raw);
         let cross_entropy = losses.iter().sum::<f64>() / all;
         if !cross_entropy.is_finite() {
@@ -342,7 +363,6 @@ impl Msn {
         backward_backbone(networks, part, (saved, &d_features), heads, reduce, gradient)?;
 
         let share = part.share();
-        let summaries = ops::row_summaries(&targets);
         let entropy = summaries.iter().map(|(entropy, _)| entropy).sum::<f64>() / images as f64;
         self.step.teacher_entropy += share * entropy;
         self.step.assignments.extend(summaries.into_iter().map(|(_, best)| best));
@@ -353,9 +373,9 @@ impl Msn {
 }
 
 /// Refuses numbers that are not finite. All processes see the same ones, and stop together.
-fn check_finite<'a>(mut numbers: impl Iterator<Item = &'a f64>) -> Result<(), NotFinite> {
+fn check_finite<'a>(numbers: impl IntoIterator<Item = &'a f64>) -> Result<(), NotFinite> {
     let term = "the targets or the student's logits".to_owned();
-    if numbers.all(|x| x.is_finite()) { Ok(()) } else { Err(NotFinite { term }) }
+    if numbers.into_iter().all(|x| x.is_finite()) { Ok(()) } else { Err(NotFinite { term }) }
 }
 
 impl Method for Msn {
@@ -390,8 +410,7 @@ impl Method for Msn {
         reduce: &mut dyn Reduce,
     ) -> Result<(), StepError> {
         let kept = self.options.draw_kept(part.keys, part.at.epoch);
-        let (anchors, _) = self.anchor_logits(networks, part, &kept, reduce)?;
-        let seen = self.look_at(networks, part, &anchors, reduce)?;
+        let (seen, ..) = self.look_at(networks, part, &kept, reduce)?;
         self.seen.push(seen);
         Ok(())
     }
