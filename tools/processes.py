@@ -34,3 +34,15 @@ def worst_difference(shared, whole):
     """The largest relative difference of two curves of the same steps."""
     assert shared.keys() == whole.keys(), f"{len(shared)} steps and {len(whole)}"
     return max(abs(shared[step] - loss) / abs(loss) for step, loss in whole.items())
+
+
+def last_step(out):
+    """The last step that the log of a run has, looked at often while it grows; 0 before the first."""
+    log = out / "metrics.jsonl"
+    if not log.exists():
+        return 0
+    with open(log, "rb") as file:
+        file.seek(0, 2)
+        file.seek(max(0, file.tell() - 65536))
+        whole = file.read().split(b"\n")[:-1]
+    return json.loads(whole[-1])["step"] if whole and whole[-1].startswith(b"{") else 0

@@ -12,7 +12,7 @@ pub use tensor::{ID_BYTES, new_nccl_id as new_id};
 
 /// Gradients that leave together while others are still computed: 32 MiB. A sum has a cost of its own, however small it is, and
 /// links are as fast as they can be from a few megabytes on.
-const LEAST_TO_BEGIN: usize = 8 << 20;
+pub const LEAST_TO_BEGIN: usize = 8 << 20;
 
 /// The GPU of this process among those of all.
 #[derive(Debug)]
