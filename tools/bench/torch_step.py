@@ -50,6 +50,7 @@ table of operators to FILE.
 import argparse
 import ctypes
 import json
+import os
 import statistics
 import sys
 import time
@@ -139,6 +140,8 @@ def main():
     parser.add_argument("--compile-mode", default="default", help="`mode` of torch.compile, as in max-autotune")
     parser.add_argument("--default-malloc", action="store_true", help="leave glibc's allocator as it is")
     parser.add_argument("--profile", metavar="FILE", help="write a table of operators here, after the timed steps")
+    parser.add_argument("--begin-when", metavar="FILE", help="wait for FILE between the untimed and the timed steps, so "
+                        "that others need not wait for a compilation")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="accepted for symmetry: the output is JSON anyway")
     args = parser.parse_args()
 
@@ -165,6 +168,13 @@ def main():
     loss, warm_up = float("nan"), WARM_UP_STEPS[args.device]
     for _ in range(warm_up):
         trainer.step()
+    if args.begin_when:
+        clock(args.device)
+        while not os.path.exists(args.begin_when):
+            time.sleep(0.05)
+        # The GPU has been idle meanwhile.
+        for _ in range(warm_up):
+            trainer.step()
     times = []
     if cuda:
         start = clock(args.device)
