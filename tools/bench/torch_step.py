@@ -140,8 +140,8 @@ def main():
     parser.add_argument("--compile-mode", default="default", help="`mode` of torch.compile, as in max-autotune")
     parser.add_argument("--default-malloc", action="store_true", help="leave glibc's allocator as it is")
     parser.add_argument("--profile", metavar="FILE", help="write a table of operators here, after the timed steps")
-    parser.add_argument("--begin-when", metavar="FILE", help="wait for FILE between the untimed and the timed steps, so "
-                        "that others need not wait for a compilation")  # fmt: skip
+    parser.add_argument("--begin-when", metavar="FILE", help="say 'ready' after the untimed steps and wait for FILE, so that "
+                        "others need not wait for a compilation")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="accepted for symmetry: the output is JSON anyway")
     args = parser.parse_args()
 
@@ -170,6 +170,7 @@ def main():
         trainer.step()
     if args.begin_when:
         clock(args.device)
+        print("ready", file=sys.stderr, flush=True)
         while not os.path.exists(args.begin_when):
             time.sleep(0.05)
         # The GPU has been idle meanwhile.

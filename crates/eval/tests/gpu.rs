@@ -2,10 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use eval::{Features, Network, Pooling, Preparation, ReadOptions, Twin, after_norm, extract};
+use eval::{Features, Network, Place, Pooling, Preparation, ReadOptions, Twin, after_norm, extract, nearest_rows};
 use model::{Arch, Layout, Vit, VitConfig};
+use random::{Key, Purpose};
 use tensor::ops::{PixelData, Pixels};
-use tensor::{CudaOptions, CudaPrecision, DType, Device, ResidualPrecision};
+use tensor::{CpuOptions, CudaOptions, CudaPrecision, DType, Device, ResidualPrecision};
 
 /// Features of the same images by the same network.
 fn features(device: &Device) -> Features {
@@ -124,4 +125,27 @@ fn two_networks_that_share_the_images_give_what_one_gives() {
     };
     let alone = Network::new(&vit, &weights, &first);
     assert_eq!(of(Network { twins: &twins, ..alone }), of(alone));
+}
+
+/// Signs in 64 dimensions have lengths and cosines without any rounding, and thousands of them are equal.
+fn signs(stream: u64, rows: usize) -> Features {
+    let mut numbers = Key::new(stream, Purpose::Bench).stream();
+    let values = (0..rows * 64).map(|_| if numbers.chance(0.5) { 1.0 } else { -1.0 });
+    Features::labelled(64, values.collect(), &vec![0; rows])
+}
+
+#[test]
+fn neighbours_that_a_gpu_selects_are_those_that_the_cpu_reads() {
+    if std::env::var_os("DINO_VMF_TEST_GPU").is_none() {
+        eprintln!("skipped: DINO_VMF_TEST_GPU is not set");
+        return;
+    }
+    let gpu = Device::cuda(CudaOptions { precision: CudaPrecision::F32, ..CudaOptions::default() }).unwrap();
+    let host = Device::cpu(CpuOptions::default()).unwrap();
+    // More than a block of both kinds.
+    let (train, test) = (signs(7, 66_000), signs(8, 1030));
+    for k in [1, 20, 200] {
+        let selected = nearest_rows(Place::new(&host, &gpu), &train, &test, k).unwrap();
+        assert!(selected == nearest_rows(&host, &train, &test, k).unwrap(), "k = {k}");
+    }
 }
