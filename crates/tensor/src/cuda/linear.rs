@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::gemm::{Matrix, Product};
-use super::{Cuda, REDUCTION_BLOCKS, arguments, norm};
+use super::{Cuda, arguments, norm};
 use crate::ops::Norm;
 use crate::rows::Rows;
 use crate::tensor::{DType, Tensor};
@@ -149,6 +149,9 @@ pub(super) fn add_partials(cuda: &Cuda, partial: u64, chunks: usize, columns: us
     cuda.launch(("reduce", "add_partials"), (columns.div_ceil(32) as u32, 1, 1), (32, 32), 0, &arguments);
 }
 
+/// Blocks of 32 x 8 threads that sum over rows. Fixed, for the same sums on any GPU.
+const COLUMN_BLOCKS: usize = 528;
+
 /// How a kernel that sums over rows cuts up a matrix: blocks of 32 x 8 threads, each for some columns and a chunk of rows.
 pub(super) struct ColumnGrid {
     pub per_chunk: usize,
@@ -157,11 +160,13 @@ pub(super) struct ColumnGrid {
 }
 
 impl ColumnGrid {
-    /// With `width` columns for a thread.
+    /// With `width` columns for a thread. As many blocks as an H200 has room for at a time: a block more would begin when the
+    /// others end, and few blocks leave few sums.
     pub(super) fn new(rows: usize, columns: usize, width: usize) -> Self {
-        let per_chunk = rows.div_ceil(REDUCTION_BLOCKS).max(8);
+        let tiles = columns.div_ceil(32 * width);
+        let per_chunk = rows.div_ceil((COLUMN_BLOCKS / tiles.max(1)).max(1)).max(8);
         let chunks = rows.div_ceil(per_chunk);
-        Self { per_chunk, chunks, grid: (columns.div_ceil(32 * width) as u32, chunks as u32, 1) }
+        Self { per_chunk, chunks, grid: (tiles as u32, chunks as u32, 1) }
     }
 }
 

@@ -5,8 +5,10 @@ use super::linear::add_column_sums;
 use super::{Cuda, CudaBuffer, REDUCTION_BLOCKS, THREADS, arguments};
 use crate::tensor::{DType, Tensor};
 
-/// Threads of a block that takes a row of K columns.
-const ROW_THREADS: u32 = 1024;
+/// The fewest and the most threads of a block that takes a row of K columns, and how many columns one thread should have at
+/// least: with fewer, blocks take longer to meet at their sums than to read.
+const ROW_THREADS: (usize, usize) = (128, 1024);
+const COLUMNS_OF_THREAD: usize = 32;
 
 /// The fewest rows that a column's log-sum takes at a time.
 const LEAST_ROWS_OF_PART: usize = 8;
@@ -81,8 +83,15 @@ pub(crate) fn vmf_log_normalizer(
     cuda.launch_flat(("elementwise", "vmf_log_normalizer"), count, &arguments);
 }
 
-fn over_rows(rows: usize) -> ((u32, u32, u32), (u32, u32)) {
-    ((rows as u32, 1, 1), (ROW_THREADS, 1))
+/// A block for each row.
+fn over_rows(x: &Tensor) -> ((u32, u32, u32), (u32, u32)) {
+    let threads = (x.columns() / COLUMNS_OF_THREAD).next_multiple_of(32).clamp(ROW_THREADS.0, ROW_THREADS.1);
+    ((x.rows() as u32, 1, 1), (threads as u32, 1))
+}
+
+/// The kernel that takes four columns at a time where that can be, and how many it takes.
+fn by_width(columns: usize, by_4: &'static str, by_1: &'static str) -> (&'static str, usize) {
+    if columns.is_multiple_of(4) { (by_4, 4) } else { (by_1, 1) }
 }
 
 pub(crate) fn softmax(cuda: &Cuda, raw: &Tensor, scale: f64, shift: &Tensor, out: &mut Tensor) {
@@ -93,8 +102,9 @@ pub(crate) fn softmax(cuda: &Cuda, raw: &Tensor, scale: f64, shift: &Tensor, out
         raw.columns() as i32,
         out.cuda_address_mut(),
     ];
-    let (grid, block) = over_rows(raw.rows());
-    cuda.launch(("softmax", "softmax"), grid, block, 0, &arguments);
+    let (grid, block) = over_rows(raw);
+    let (kernel, _) = by_width(raw.columns(), "softmax_by_4", "softmax_by_1");
+    cuda.launch(("softmax", kernel), grid, block, 0, &arguments);
 }
 
 pub(crate) fn softmax_gradient(
@@ -115,7 +125,7 @@ pub(crate) fn softmax_gradient(
         raw.columns() as i32,
         out.cuda_address_mut(),
     ];
-    let (grid, block) = over_rows(raw.rows());
+    let (grid, block) = over_rows(raw);
     cuda.launch(("softmax", "softmax_gradient"), grid, block, 0, &arguments);
 }
 
@@ -123,11 +133,11 @@ pub(crate) fn log_mean_softmax(cuda: &Cuda, raw: &Tensor, scale: f64, shift: &Te
     let (rows, columns) = (raw.rows(), raw.columns());
     let lse = cuda.allocate(rows, DType::F32);
     let (x, shift) = (raw.cuda_address(), shift.cuda_address());
-    let (grid, block) = over_rows(rows);
+    let (grid, block) = over_rows(raw);
     let arguments = arguments![x, scale as f32, shift, columns as i32, lse.address()];
-    cuda.launch(("softmax", "row_log_sum_exp"), grid, block, 0, &arguments);
-    let (kernel, width) =
-        if columns.is_multiple_of(4) { ("columns_log_sum_exp_by_4", 4) } else { ("columns_log_sum_exp_by_1", 1) };
+    let (kernel, _) = by_width(columns, "row_log_sum_exp_by_4", "row_log_sum_exp_by_1");
+    cuda.launch(("softmax", kernel), grid, block, 0, &arguments);
+    let (kernel, width) = by_width(columns, "columns_log_sum_exp_by_4", "columns_log_sum_exp_by_1");
     let tiles = columns.div_ceil(THREADS as usize * width);
     // As many parts as fill an H200, of at least a few rows each.
     let parts = (2 * REDUCTION_BLOCKS / tiles.max(1)).clamp(1, rows.div_ceil(LEAST_ROWS_OF_PART).max(1));
@@ -162,7 +172,7 @@ pub(crate) fn row_summaries(cuda: &Cuda, probabilities: &Tensor) -> Vec<(f64, us
     let both = cuda.allocate(2 * rows, DType::F32);
     let best = both.address() + 4 * rows as u64;
     let arguments = arguments![probabilities.cuda_address(), probabilities.columns() as i32, both.address(), best];
-    let (grid, block) = over_rows(rows);
+    let (grid, block) = over_rows(probabilities);
     cuda.launch(("softmax", "row_summaries"), grid, block, 0, &arguments);
     let words: Vec<u32> = cuda.download(both.address(), 2 * rows);
     let (entropy, best) = words.split_at(rows);
@@ -174,7 +184,7 @@ pub(crate) fn largest_beside(cuda: &Cuda, x: &Tensor, first: usize) -> Vec<usize
     let rows = x.rows();
     let best = cuda.allocate(rows, DType::F32);
     let arguments = arguments![x.cuda_address(), first as i64, x.columns() as i32, best.address()];
-    let (grid, block) = over_rows(rows);
+    let (grid, block) = over_rows(x);
     cuda.launch(("softmax", "largest_beside"), grid, block, 0, &arguments);
     cuda.download::<u32>(best.address(), rows).into_iter().map(|column| column as usize).collect()
 }
@@ -203,7 +213,7 @@ pub(crate) fn cross_entropy(
     let terms = cuda.uploaded(&terms);
     let losses = cuda.allocate(rows, DType::F32);
     let columns = raw.columns();
-    let (kernel, width) = if columns.is_multiple_of(4) { ("cross_entropy_by_4", 4) } else { ("cross_entropy_by_1", 1) };
+    let (kernel, width) = by_width(columns, "cross_entropy_by_4", "cross_entropy_by_1");
     let held = columns.min(cuda.most_shared() / DType::F32.size()) / width * width;
     let arguments = arguments![
         raw.cuda_address(),
@@ -216,7 +226,7 @@ pub(crate) fn cross_entropy(
         d_logits.cuda_address_mut(),
         losses.address(),
     ];
-    let (grid, block) = over_rows(rows);
+    let (grid, block) = over_rows(raw);
     cuda.launch(("softmax", kernel), grid, block, held * DType::F32.size(), &arguments);
     cuda.download::<f32>(losses.address(), rows).into_iter().map(f64::from).collect()
 }

@@ -1,26 +1,39 @@
 // GELU with the exact error function, and its derivative. cuBLASLt's own epilogue is the tanh form, so it is not used.
 
 #ifdef ACT_IS_FLOAT
-// The standard normal distribution and its density.
-__device__ __forceinline__ void normal(float x, float& cdf, float& pdf) {
-    cdf = 0.5f * (1.0f + erff(x * 0.70710678f));
-    pdf = 0.39894228f * expf(-0.5f * x * x);
+// x becomes gelu(x) = x cdf(x); the result is its derivative, cdf(x) + x pdf(x), of the standard normal distribution.
+__device__ __forceinline__ float through_gelu(float& x) {
+    float cdf = 0.5f * (1.0f + erff(x * 0.70710678f)), slope = cdf + x * 0.39894228f * expf(-0.5f * x * x);
+    x *= cdf;
+    return slope;
 }
 #else
-// The same to 1.5e-7 by one exponential for both (Abramowitz and Stegun, 7.1.26): bf16 sees nothing below 2e-3, and the
-// kernel is bound by memory instead of arithmetic.
-__device__ __forceinline__ void normal(float x, float& cdf, float& pdf) {
-    float z = fabsf(x) * 0.70710678f, e = __expf(-z * z), t = __fdividef(1.0f, fmaf(0.3275911f, z, 1.0f));
-    float tail = t * fmaf(t, fmaf(t, fmaf(t, fmaf(t, 1.061405429f, -1.453152027f), 1.421413741f), -0.284496736f), 0.254829592f) * e;
-    cdf = 0.5f * (1.0f + copysignf(1.0f - tail, x));
-    pdf = 0.39894228f * e;
+__device__ __forceinline__ float exp2_of(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ __forceinline__ float one_over(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// The same by the smaller tail of the distribution, 1 - cdf(|x|), to 1e-7 (Abramowitz and Stegun, 7.1.26): bf16 sees nothing
+// below 2e-3. One exponential serves tail and density, and gelu(x) = max(x, 0) - |x| tail needs no sign: so the kernels are
+// bound by memory instead of arithmetic.
+__device__ __forceinline__ float through_gelu(float& x) {
+    float e = exp2_of(x * x * -0.72134752f), t = one_over(fmaf(fabsf(x), 0.23164190f, 1.0f));
+    float series = fmaf(t, fmaf(t, fmaf(t, fmaf(t, 0.5307027145f, -0.7265760135f), 0.7107068705f), -0.142248368f), 0.127414796f);
+    float tail = t * series * e, slope = fmaf(x * 0.39894228f, e, 0.5f + copysignf(0.5f - tail, x));
+    x = fmaf(-fabsf(x), tail, fmaxf(x, 0.0f));
+    return slope;
 }
 #endif
 
 __device__ __forceinline__ float gelu(float x) {
-    float cdf, pdf;
-    normal(x, cdf, pdf);
-    return x * cdf;
+    through_gelu(x);
+    return x;
 }
 
 extern "C" __global__ void gelu_forward(const act* x, i64 count, act* y) {
@@ -48,19 +61,11 @@ extern "C" __global__ void gelu_forward_by_8(const act* x, const float* bias, i6
 
 // d *= gelu'(x), and x becomes gelu(x): the activations are the other factor of a gradient of weights, and recomputing them
 // here is cheaper than keeping them.
-__device__ __forceinline__ void through_gelu(float& d, float& x) {
-    float cdf, pdf;
-    normal(x, cdf, pdf);
-    d *= cdf + x * pdf;
-    x *= cdf;
-}
-
 extern "C" __global__ void gelu_backward(act* d, act* x, i64 count) {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
-    float v = to_float(x[i]), g = to_float(d[i]);
-    through_gelu(g, v);
-    d[i] = from_float<act>(g);
+    float v = to_float(x[i]);
+    d[i] = from_float<act>(to_float(d[i]) * through_gelu(v));
     x[i] = from_float<act>(v);
 }
 
@@ -82,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
                 if (r == 1 && second == at) break;
                 for (int j = 0; j < 8; ++j) {
                     v[r][j] += b[j];
-                    through_gelu(g[r][j], v[r][j]);
+                    g[r][j] *= through_gelu(v[r][j]);
                     sum[j] += g[r][j];
                 }
                 store8(d + (r ? second : at), g[r]);

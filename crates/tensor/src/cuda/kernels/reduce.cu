@@ -51,7 +51,7 @@ __device__ float sum_of_chunks(const float* partial, int chunks, int columns, in
     __shared__ float shared[32][32];
     float sum = 0.0f;
     if (c < columns) {
-#pragma unroll 4
+#pragma unroll 8
         for (int i = threadIdx.y; i < chunks; i += 32) sum += partial[(i64)i * columns + c];
     }
     shared[threadIdx.y][threadIdx.x] = sum;

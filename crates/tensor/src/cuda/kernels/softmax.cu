@@ -1,5 +1,6 @@
 // Softmax over prototypes and the cross-entropy of student rows against teacher rows. Logits are scale * raw + shift_k.
-// A block of up to 1024 threads takes a row, and goes over its columns twice.
+// A block takes a row, and goes over its columns twice; a thread takes WIDTH columns at a time, which is four where K is a
+// multiple of four.
 
 #define LOWEST (-__int_as_float(0x7f800000))
 
@@ -7,6 +8,27 @@
 template <int WIDTH> __device__ __forceinline__ void load_some(const float* p, float* x) {
     if (WIDTH == 4) *reinterpret_cast<float4*>(x) = *reinterpret_cast<const float4*>(p);
     else x[0] = p[0];
+}
+template <int WIDTH, typename T> __device__ __forceinline__ void store_some(T* p, const float* x) {
+    if (WIDTH == 4) store4(p, x);
+    else p[0] = from_float<T>(x[0]);
+}
+
+// WIDTH neighbouring logits.
+template <int WIDTH>
+__device__ __forceinline__ void load_logits(const float* raw, float scale, const float* shift, float* l) {
+    float __align__(16) s[WIDTH];
+    load_some<WIDTH>(raw, l), load_some<WIDTH>(shift, s);
+    for (int j = 0; j < WIDTH; ++j) l[j] = fmaf(l[j], scale, s[j]);
+}
+
+// Takes WIDTH logits into a sum of exponentials relative to the largest so far.
+template <int WIDTH> __device__ __forceinline__ void take_in(const float* l, float& most, float& sum) {
+    float top = LOWEST;
+    for (int j = 0; j < WIDTH; ++j) top = fmaxf(top, l[j]);
+    if (top > most) sum *= __expf(most - top), most = top;
+    // Also where a logit is NaN: it must reach the sum.
+    for (int j = 0; j < WIDTH; ++j) sum += __expf(l[j] - most);
 }
 
 // ln of the sum over the threads of a block of sum * exp(most).
@@ -16,33 +38,49 @@ __device__ float log_of_sum(float most, float sum, float* scratch) {
     return top + logf(block_sum(most == LOWEST ? sum : sum * __expf(most - top), scratch));
 }
 
-// ln sum_k exp(scale raw_k + shift_k), for every thread of the block. Each thread keeps a running maximum and sum.
-__device__ float log_sum_exp(const float* raw, float scale, const float* shift, int columns, float* scratch) {
+// ln sum_k exp(scale raw_k + shift_k), for every thread of the block.
+template <int WIDTH>
+__device__ __forceinline__ float log_sum_exp(const float* raw, float scale, const float* shift, int columns, float* scratch) {
     float most = LOWEST, sum = 0.0f;
-    for (int c = threadIdx.x; c < columns; c += blockDim.x) {
-        float l = fmaf(raw[c], scale, shift[c]);
-        if (l > most) {
-            sum = sum * __expf(most - l) + 1.0f;
-            most = l;
-        } else {
-            // Also where l is NaN: it must reach the sum.
-            sum += __expf(l - most);
-        }
+#pragma unroll 4
+    for (int c = threadIdx.x * WIDTH; c < columns; c += blockDim.x * WIDTH) {
+        float __align__(16) l[WIDTH];
+        load_logits<WIDTH>(raw + c, scale, shift + c, l);
+        take_in<WIDTH>(l, most, sum);
     }
     return log_of_sum(most, sum, scratch);
 }
 
-extern "C" __global__ void row_log_sum_exp(const float* raw, float scale, const float* shift, int columns, float* lse) {
+template <int WIDTH>
+__device__ __forceinline__ void row_log_sum_exp(const float* raw, float scale, const float* shift, int columns, float* lse) {
     __shared__ float scratch[32];
-    float value = log_sum_exp(raw + (i64)blockIdx.x * columns, scale, shift, columns, scratch);
+    float value = log_sum_exp<WIDTH>(raw + (i64)blockIdx.x * columns, scale, shift, columns, scratch);
     if (threadIdx.x == 0) lse[blockIdx.x] = value;
 }
+extern "C" __global__ void row_log_sum_exp_by_4(const float* raw, float scale, const float* shift, int columns, float* lse) {
+    row_log_sum_exp<4>(raw, scale, shift, columns, lse);
+}
+extern "C" __global__ void row_log_sum_exp_by_1(const float* raw, float scale, const float* shift, int columns, float* lse) {
+    row_log_sum_exp<1>(raw, scale, shift, columns, lse);
+}
 
-extern "C" __global__ void softmax(const float* raw, float scale, const float* shift, int columns, float* out) {
+template <int WIDTH>
+__device__ __forceinline__ void row_softmax(const float* raw, float scale, const float* shift, int columns, float* out) {
     __shared__ float scratch[32];
     raw += (i64)blockIdx.x * columns, out += (i64)blockIdx.x * columns;
-    float lse = log_sum_exp(raw, scale, shift, columns, scratch);
-    for (int c = threadIdx.x; c < columns; c += blockDim.x) out[c] = expf(fmaf(raw[c], scale, shift[c]) - lse);
+    float lse = log_sum_exp<WIDTH>(raw, scale, shift, columns, scratch);
+    for (int c = threadIdx.x * WIDTH; c < columns; c += blockDim.x * WIDTH) {
+        float __align__(16) l[WIDTH];
+        load_logits<WIDTH>(raw + c, scale, shift + c, l);
+        for (int j = 0; j < WIDTH; ++j) l[j] = expf(l[j] - lse);
+        store_some<WIDTH>(out + c, l);
+    }
+}
+extern "C" __global__ void softmax_by_4(const float* raw, float scale, const float* shift, int columns, float* out) {
+    row_softmax<4>(raw, scale, shift, columns, out);
+}
+extern "C" __global__ void softmax_by_1(const float* raw, float scale, const float* shift, int columns, float* out) {
+    row_softmax<1>(raw, scale, shift, columns, out);
 }
 
 // out = weight p (slope - sum p slope): the gradient of a function of probabilities with this slope.
@@ -50,7 +88,7 @@ extern "C" __global__ void softmax_gradient(const float* raw, float scale, const
                                             float weight, int columns, act* out) {
     __shared__ float scratch[32];
     raw += (i64)blockIdx.x * columns, out += (i64)blockIdx.x * columns;
-    float lse = log_sum_exp(raw, scale, shift, columns, scratch), mean = 0.0f;
+    float lse = log_sum_exp<1>(raw, scale, shift, columns, scratch), mean = 0.0f;
     for (int c = threadIdx.x; c < columns; c += blockDim.x) mean += expf(fmaf(raw[c], scale, shift[c]) - lse) * slope[c];
     mean = block_sum(mean, scratch);
     for (int c = threadIdx.x; c < columns; c += blockDim.x)
@@ -134,13 +172,23 @@ extern "C" __global__ void log_mean_with(float* value, float share, const float*
     value[i] = top + logf(share * expf(a - top) + (1.0f - share) * expf(b - top));
 }
 
+// The first of the columns of a block's threads whose element is the largest of all; `columns` where there is none.
+__device__ __forceinline__ int first_of_largest(float most, int place, int columns, float* scratch) {
+    __shared__ int places[32];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = (blockDim.x + 31) >> 5;
+    int first = __reduce_min_sync(0xffffffffu, most == block_max(most, scratch) ? place : columns);
+    if (lane == 0) places[warp] = first;
+    __syncthreads();
+    return __reduce_min_sync(0xffffffffu, lane < warps ? places[lane] : columns);
+}
+
 // Entropy of each row of probabilities, and the first column of its largest.
 extern "C" __global__ void row_summaries(const float* p, int columns, float* entropy, int* best) {
     __shared__ float scratch[32];
-    __shared__ int places[1024];
     p += (i64)blockIdx.x * columns;
     float sum = 0.0f, most = LOWEST;
     int place = 0;
+#pragma unroll 4
     for (int c = threadIdx.x; c < columns; c += blockDim.x) {
         float x = p[c];
         if (x > most) most = x, place = c;
@@ -148,43 +196,31 @@ extern "C" __global__ void row_summaries(const float* p, int columns, float* ent
         if (x != 0.0f) sum -= x * logf(x);
     }
     sum = block_sum(sum, scratch);
-    float top = block_max(most, scratch);
-    places[threadIdx.x] = most == top ? place : columns;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        int first = columns;
-        for (int i = 0; i < blockDim.x; ++i) first = min(first, places[i]);
-        entropy[blockIdx.x] = sum;
-        best[blockIdx.x] = first < columns ? first : 0;
-    }
+    int first = first_of_largest(most, place, columns, scratch);
+    if (threadIdx.x > 0) return;
+    entropy[blockIdx.x] = sum;
+    best[blockIdx.x] = first < columns ? first : 0;
 }
 
 // The first column of the largest element of row r beside column first + r.
 extern "C" __global__ void largest_beside(const float* x, i64 first, int columns, int* best) {
     __shared__ float scratch[32];
-    __shared__ int places[1024];
     x += (i64)blockIdx.x * columns;
     i64 beside = first + blockIdx.x;
     float most = LOWEST;
     int place = columns;
     for (int c = threadIdx.x; c < columns; c += blockDim.x)
         if (c != beside && x[c] > most) most = x[c], place = c;
-    float top = block_max(most, scratch);
-    places[threadIdx.x] = most == top ? place : columns;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        int found = columns;
-        for (int i = 0; i < blockDim.x; ++i) found = min(found, places[i]);
-        // Where nothing is larger than minus infinity, any other column.
-        best[blockIdx.x] = found < columns ? found : (beside == 0 ? 1 : 0);
-    }
+    int found = first_of_largest(most, place, columns, scratch);
+    // Where nothing is larger than minus infinity, any other column.
+    if (threadIdx.x == 0) best[blockIdx.x] = found < columns ? found : (beside == 0 ? 1 : 0);
 }
 
 // Row r meets the teacher rows terms[3 r] and terms[3 r + 1] (-1: none): both are summed while they are read. terms[3 r + 2]
 // holds the bits of its weight.
 // losses[r] = sum over its targets of -sum_k q_k ln p_k; d_logits = weight (n p - sum q), the gradient with respect to
 // scale raw + shift, in the type that the matrix products after it read. The first `held` logits of a row wait for the
-// second pass in shared memory: of 65536 an eighth does not fit. A thread takes WIDTH columns at a time.
+// second pass in shared memory: of 65536 an eighth does not fit.
 template <int WIDTH>
 __device__ __forceinline__ void
     row_cross_entropy(const float* __restrict__ raw, float scale, const float* __restrict__ shift,
@@ -196,15 +232,11 @@ __device__ __forceinline__ void
     float most = LOWEST, sum = 0.0f;
 #pragma unroll 2
     for (int c = threadIdx.x * WIDTH; c < columns; c += blockDim.x * WIDTH) {
-        float __align__(16) l[WIDTH], __align__(16) s[WIDTH];
-        load_some<WIDTH>(raw + c, l), load_some<WIDTH>(shift + c, s);
-        float top = LOWEST;
-        for (int j = 0; j < WIDTH; ++j) l[j] = fmaf(l[j], scale, s[j]), top = fmaxf(top, l[j]);
+        float __align__(16) l[WIDTH];
+        load_logits<WIDTH>(raw + c, scale, shift + c, l);
         if (c < held)
             for (int j = 0; j < WIDTH; ++j) logits[c + j] = l[j];
-        if (top > most) sum *= __expf(most - top), most = top;
-        // Also where a logit is NaN: it must reach the sum.
-        for (int j = 0; j < WIDTH; ++j) sum += __expf(l[j] - most);
+        take_in<WIDTH>(l, most, sum);
     }
     float lse = log_of_sum(most, sum, scratch), loss = 0.0f;
 
@@ -216,13 +248,11 @@ __device__ __forceinline__ void
     float pairs = (first >= 0) + (second >= 0);
 #pragma unroll 2
     for (int c = threadIdx.x * WIDTH; c < columns; c += blockDim.x * WIDTH) {
-        float __align__(16) l[WIDTH], __align__(16) s[WIDTH], __align__(16) q[4] = {}, __align__(16) other[4] = {};
-        if (c < held) {
+        float __align__(16) l[WIDTH], __align__(16) q[4] = {}, __align__(16) other[4] = {};
+        if (c < held)
             load_some<WIDTH>(logits + c, l);
-        } else {
-            load_some<WIDTH>(raw + c, l), load_some<WIDTH>(shift + c, s);
-            for (int j = 0; j < WIDTH; ++j) l[j] = fmaf(l[j], scale, s[j]);
-        }
+        else
+            load_logits<WIDTH>(raw + c, scale, shift + c, l);
         if (first >= 0) load_some<WIDTH>(q1 + c, q);
         if (second >= 0) load_some<WIDTH>(q2 + c, other);
         for (int j = 0; j < WIDTH; ++j) {
@@ -231,8 +261,7 @@ __device__ __forceinline__ void
             loss -= q[j] * below;
             q[j] = weight * (pairs * __expf(below) - q[j]);
         }
-        if (WIDTH == 4) store4(d_logits + c, q);
-        else d_logits[c] = from_float<act>(q[0]);
+        store_some<WIDTH>(d_logits + c, q);
     }
     loss = block_sum(loss, scratch);
     if (threadIdx.x == 0) losses[blockIdx.x] = loss;
