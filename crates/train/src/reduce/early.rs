@@ -2,7 +2,7 @@
 //!
 //! The gradient of a layer is final once the backward pass has gone through it, for the last part of a step. From then on its
 //! sum over the processes may be on its way, on a GPU beside the work that is still to do. Neighbours wait for each other until
-//! there is enough for a sum of its own; what is left at the end is summed with [`Reduce::sum`].
+//! there is enough for a sum of its own; what is left at the end is summed with [`Sums::sum`](super::Sums::sum).
 
 use std::ops::Range;
 
@@ -64,7 +64,7 @@ impl<'a> EarlySums<'a> {
         }
     }
 
-    /// What went wrong. Gradients that have not left are for [`Reduce::sum`].
+    /// What went wrong. Gradients that have not left are for [`Sums::sum`](super::Sums::sum).
     pub fn end(self) -> Result<(), PeerError> {
         self.outcome
     }
