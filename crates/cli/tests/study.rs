@@ -255,3 +255,51 @@ fn the_runs_of_a_study_can_be_listed_with_data_from_elsewhere() {
     assert_eq!(text.lines().count(), 4);
     assert!(!out.exists());
 }
+
+/// What a table needs of a run: its settings, its log and what it printed.
+fn bring(from: &Path, to: &Path, name: &str) {
+    let run = to.join("runs").join(name);
+    fs::create_dir_all(&run).unwrap();
+    for file in ["config.toml", "metrics.jsonl"] {
+        fs::copy(from.join("runs").join(name).join(file), run.join(file)).unwrap();
+    }
+    let printed = format!("logs/{name}.json");
+    fs::copy(from.join(&printed), to.join(&printed)).unwrap();
+}
+
+#[test]
+fn parts_of_a_study_from_several_machines_make_the_table_of_the_whole() {
+    let place = tempfile::tempdir().unwrap();
+    let text = STUDY.replace("epochs = 12", "epochs = 2");
+    let file = study_file(place.path(), &text);
+    let [whole, here, there] = ["whole", "here", "there"].map(|name| place.path().join(name));
+    assert!(study(&file, &whole, &[]).output().unwrap().status.success());
+
+    let listed = study(&file, &here, &["--dry-run", "--only", "vmf"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&listed.stdout).lines().count(), 2);
+    for (out, part) in [(&here, ["--only", "seed=0"]), (&there, ["--only", "seed=1"])] {
+        let output = study(&file, out, &part).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(runs(out).iter().filter(|line| line.contains(",open,")).count(), 2, "{:?}", runs(out));
+    }
+    // What is brought along is in the table of the part that is trained next.
+    bring(&here, &there, "small+vmf+seed=0");
+    let output = study(&file, &there, &["--only", "dino+seed=1"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(runs(&there)[1], runs(&whole)[1]);
+
+    bring(&here, &there, "small+dino+seed=0");
+    let output = study(&file, &there, &["--table"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!((runs(&there), table(&there)), (runs(&whole), table(&whole)));
+    assert!(!there.join("runs/small+vmf+seed=0/checkpoints").exists(), "nothing was trained");
+
+    // A run with other settings is no part of it.
+    study_file(place.path(), &text.replace("out_dim = 16", "out_dim = 17"));
+    let output = study(&file, &there, &["--table"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(runs(&there)[1..].iter().all(|line| line.contains("out_dim")), "{:?}", runs(&there));
+    let output = study(&file, &there, &["--only", "vfm"]).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && message.contains("no run's name contains vfm; "), "{message}");
+}

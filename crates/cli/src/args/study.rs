@@ -22,6 +22,13 @@ pub struct StudyArgs {
     /// holds, 8 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub at_once: Option<u16>,
+    /// Trains only runs whose names contain TEXT, as --dry-run lists them; may be repeated.
+    /// The table has what is known of the others
+    #[arg(long, value_name = "TEXT")]
+    pub only: Vec<String>,
+    /// Trains nothing: makes the table again from the runs that have ended
+    #[arg(long, conflicts_with_all = ["only", "dry_run", "at_once"])]
+    pub table: bool,
     /// Only list the runs
     #[arg(long)]
     pub dry_run: bool,
@@ -40,6 +47,11 @@ Examples:
       two recipes with five seeds on made-up images; needs nothing but this program
   dino-vmf study mine.toml --data photos=/data/photos --dry-run
       the runs that would be made, with another place for the data called photos
+  dino-vmf study mine.toml --only seed=0 --only slow
+      a part of them: on one of several machines, say
+  dino-vmf study mine.toml --table
+      the table of runs that were trained on several machines, once their folders are together in studies/mine/runs and
+      what they printed in studies/mine/logs
 
 A study is a file such as
 

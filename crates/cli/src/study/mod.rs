@@ -2,6 +2,7 @@
 
 mod figure;
 mod folder;
+mod found;
 mod work;
 
 use std::collections::HashMap;
@@ -35,7 +36,18 @@ const OF_A_PROCESS: u64 = 700 << 20;
 /// Trains what is missing of a study, and prints its table.
 pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
     let (file, text, plan) = read(args)?;
+    let selected = selected(&plan, &args.only)?;
     let recipes = resolve(&plan, args)?;
+    let out = args.out.clone().unwrap_or_else(|| default_out(&args.file));
+    if args.table {
+        let folder = StudyFolder::open(&out, &text)?;
+        let outcomes: Vec<RunOutcome> =
+            plan.runs.iter().zip(&recipes).map(|(run, recipe)| found::outcome(&folder, run, recipe, args)).collect();
+        let summary = Summary::of(&plan, &outcomes);
+        folder.write(&summary)?;
+        print(&summary, &file, args, &out)?;
+        return Ok(conclude(&outcomes));
+    }
     let chosen = args.device.choose()?;
     let memory = memory(args, &chosen.device, &plan, &recipes)?;
     let most = match (args.at_once, chosen.device.is_gpu() && has_mps()) {
@@ -46,13 +58,13 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
     let room = chosen.device.free_memory().map(|free| (SHARE * free as f64) as u64);
     let room = Room { at_once: most, memory: room }.for_runs(&memory);
     if args.dry_run {
-        return list(&plan, &recipes, &memory, args).map(|()| ExitCode::SUCCESS);
+        return list(&plan, &selected, &recipes, &memory, args).map(|()| ExitCode::SUCCESS);
     }
-    let out = args.out.clone().unwrap_or_else(|| default_out(&args.file));
     let folder = StudyFolder::open(&out, &text)?;
     let (cells, runs) = (text::count(plan.cells.len(), "row"), text::count(plan.runs.len(), "run"));
+    let part = if args.only.is_empty() { String::new() } else { format!(", {} of them now", selected.len()) };
     output::note(&format!(
-        "device  {}\nstudy   {}: {runs} in {cells}, up to {} at a time, into {}",
+        "device  {}\nstudy   {}: {runs} in {cells}{part}, up to {} at a time, into {}",
         chosen.describe(),
         text::shown(&args.file),
         room.at_once,
@@ -66,9 +78,9 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
     }
     // The runs open it themselves, and this process needs it no more.
     drop(chosen);
-    let console = Console::new(recipes.iter().map(Recipe::total_steps).sum());
+    let console = Console::new(selected.iter().map(|&run| recipes[run].total_steps()).sum());
     let stop = Stop::listen(&console)?;
-    let mut work = Runs::new(&plan, &recipes, &folder, args, room.at_once, &console, &stop)?;
+    let mut work = Runs::new(&plan, &selected, &recipes, &folder, args, room.at_once, &console, &stop)?;
     let order = work.order();
     let ended = pool::run_all(&order, &memory, room, &mut work);
     let Ended { outcomes, failure, is_whole } = work.end_of_work();
@@ -80,19 +92,36 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
         folder.write(&summary)?;
     }
     print(&summary, &file, args, &out)?;
-    let failed = outcomes.iter().filter(|outcome| matches!(outcome.ended, studies::Ended::Failed(_))).count();
     if !is_complete {
         output::note("stopped; the same command goes on with what is missing");
         return Ok(ExitCode::from(stop.status()));
     }
-    if failed > 0 {
-        output::note(&format!(
-            "{} failed; runs.csv says why, and the same command tries again",
-            text::count(failed, "run")
-        ));
-        return Ok(ExitCode::FAILURE);
+    Ok(conclude(&outcomes))
+}
+
+/// Says how many runs have failed, if any.
+fn conclude(outcomes: &[RunOutcome]) -> ExitCode {
+    let failed = outcomes.iter().filter(|outcome| matches!(outcome.ended, studies::Ended::Failed(_))).count();
+    if failed == 0 {
+        return ExitCode::SUCCESS;
     }
-    Ok(ExitCode::SUCCESS)
+    let failed = text::count(failed, "run");
+    output::note(&format!("{failed} failed; runs.csv says why, and training the study tries again"));
+    ExitCode::FAILURE
+}
+
+/// The numbers of the runs that are asked for: all, or those whose names contain one of these texts.
+fn selected(plan: &Plan, only: &[String]) -> Result<Vec<usize>, CliError> {
+    let is_asked = |name: &str| only.is_empty() || only.iter().any(|text| name.contains(text));
+    for text in only.iter().filter(|text| plan.runs.iter().all(|run| !run.name.contains(*text))) {
+        let what = format!(
+            "no run's name contains {}; they are called like {}, and --dry-run lists them",
+            text::excerpt(text),
+            plan.runs[0].name
+        );
+        return Err(::study::StudyError::Meaning { place: "--only".to_owned(), what }.into());
+    }
+    Ok((0..plan.runs.len()).filter(|&run| is_asked(&plan.runs[run].name)).collect())
 }
 
 /// The file as asked for, its text and its runs.
@@ -174,16 +203,16 @@ fn has_mps() -> bool {
     folder.join("control").exists()
 }
 
-fn list(plan: &Plan, recipes: &[Recipe], memory: &[u64], args: &StudyArgs) -> Result<(), CliError> {
-    let about = |((run, recipe), memory): ((&StudyRun, &Recipe), &u64)| {
-        let steps = recipe.total_steps();
+fn list(plan: &Plan, selected: &[usize], recipes: &[Recipe], memory: &[u64], args: &StudyArgs) -> Result<(), CliError> {
+    let about = |&number: &usize| {
+        let (run, memory, steps) = (&plan.runs[number], &memory[number], recipes[number].total_steps());
         if args.json {
             return json!({ "run": run.name, "data": run.source, "set": run.settings, "steps": steps, "memory": memory }).to_string();
         }
         let memory = if *memory > 0 { format!(", {}", text::bytes(*memory)) } else { String::new() };
         format!("{}  {}{memory}", run.name, text::count(steps as usize, "step"))
     };
-    let lines: Vec<String> = plan.runs.iter().zip(recipes).zip(memory).map(about).collect();
+    let lines: Vec<String> = selected.iter().map(about).collect();
     output::result(&(lines.join("\n") + "\n"))
 }
 
@@ -207,14 +236,4 @@ fn print(summary: &Summary<'_>, file: &StudyFile, args: &StudyArgs, out: &Path) 
     };
     let rows: Vec<Value> = summary.plan.cells.iter().zip(&summary.cells).map(row).collect();
     output::json(&json!({ "study": text::shown(out), "seeds": file.seeds, "rows": rows }))
-}
-
-/// The outcome of a run that has ended; `is_stopping` where it may only have been stopped.
-fn outcome(folder: &StudyFolder, run: &StudyRun, recipe: &Recipe, status: &str, is_stopping: bool) -> RunOutcome {
-    let printed = folder.printed(run).and_then(|object| RunOutcome::of_json(&object));
-    match printed {
-        Some(outcome) => outcome.timed(&folder.run(run), recipe.batch_size()),
-        None if is_stopping => RunOutcome::open(),
-        None => RunOutcome::failed(folder.error(run).unwrap_or_else(|| format!("it ended with {status}; see its log"))),
-    }
 }

@@ -11,7 +11,7 @@ use ssl::recipe::Recipe;
 use train::run::{Activity, RunReader};
 
 use super::folder::StudyFolder;
-use super::outcome;
+use super::found;
 use crate::args::StudyArgs;
 use crate::error::CliError;
 use crate::machine;
@@ -24,6 +24,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The runs of a study, at work or ended.
 pub struct Runs<'a> {
     plan: &'a Plan,
+    /// The numbers of those that are to be trained.
+    selected: &'a [usize],
     recipes: &'a [Recipe],
     folder: &'a StudyFolder,
     args: &'a StudyArgs,
@@ -55,6 +57,7 @@ impl<'a> Runs<'a> {
     /// None has begun.
     pub fn new(
         plan: &'a Plan,
+        selected: &'a [usize],
         recipes: &'a [Recipe],
         folder: &'a StudyFolder,
         args: &'a StudyArgs,
@@ -65,11 +68,17 @@ impl<'a> Runs<'a> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let share = (at_once > 1).then(|| (cores / at_once).max(1));
         let threads = args.device.thread_count()?.or(share);
-        let (meter, outcomes) = (Meter::new(console, "steps"), vec![RunOutcome::open(); plan.runs.len()]);
-        let unconfirmed = (0..plan.runs.len()).filter(|&run| folder.printed(&plan.runs[run]).is_some()).collect();
+        let meter = Meter::new(console, "steps");
+        let outcome = |run: usize| match selected.binary_search(&run) {
+            Ok(_) => RunOutcome::open(),
+            Err(_) => found::outcome(folder, &plan.runs[run], &recipes[run], args),
+        };
+        let outcomes = (0..plan.runs.len()).map(outcome).collect();
+        let unconfirmed = selected.iter().copied().filter(|&run| folder.printed(&plan.runs[run]).is_some()).collect();
         let (running, looked, failure) = (Vec::new(), Instant::now(), None);
         Ok(Self {
             plan,
+            selected,
             recipes,
             folder,
             args,
@@ -88,7 +97,7 @@ impl<'a> Runs<'a> {
     /// The numbers of the runs: first those that are probably finished, so that the table is soon whole.
     pub fn order(&self) -> Vec<usize> {
         let (first, rest): (Vec<usize>, Vec<usize>) =
-            (0..self.outcomes.len()).partition(|run| self.unconfirmed.contains(run));
+            self.selected.iter().partition(|run| self.unconfirmed.contains(run));
         [first, rest].concat()
     }
 
@@ -132,13 +141,14 @@ impl<'a> Runs<'a> {
     }
 
     fn show(&mut self) {
-        let total = self.recipes.iter().map(Recipe::total_steps).sum();
-        let ended = |run: usize| self.outcomes[run].ended != studies::Ended::Open;
-        let of = |run: usize| if ended(run) { self.recipes[run].total_steps() } else { self.steps_of(run) };
-        let done = (0..self.outcomes.len()).filter(|&run| ended(run) || self.running.contains(&run)).map(of).sum();
-        let ended = self.outcomes.iter().filter(|outcome| outcome.ended != studies::Ended::Open).count();
+        let selected = || self.selected.iter().copied();
+        let total = selected().map(|run| self.recipes[run].total_steps()).sum();
+        let ended = |&run: &usize| self.outcomes[run].ended != studies::Ended::Open;
+        let of = |run: usize| if ended(&run) { self.recipes[run].total_steps() } else { self.steps_of(run) };
+        let done = selected().filter(|run| ended(run) || self.running.contains(run)).map(of).sum();
+        let ended = selected().filter(ended).count();
         let about =
-            format!("{ended} of {} done, {} at work", text::count(self.outcomes.len(), "run"), self.running.len());
+            format!("{ended} of {} done, {} at work", text::count(self.selected.len(), "run"), self.running.len());
         self.meter.show(done, total, &about);
     }
 
@@ -199,7 +209,8 @@ impl Work for Runs<'_> {
             }
             Event::Ended(run, status) => {
                 let (planned, recipe) = (&self.plan.runs[run], &self.recipes[run]);
-                let outcome = outcome(self.folder, planned, recipe, &status.to_string(), self.should_stop());
+                let (status, is_stopping) = (status.to_string(), self.should_stop());
+                let outcome = found::outcome_of_process(self.folder, planned, recipe, &status, is_stopping);
                 self.end(run, outcome);
             }
             Event::NotStarted(run, error) => {
