@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 
 use data::Source;
-use eval::{InputSpec, Normalization};
-use model::weights::{ARCHITECTURE, describe};
+use eval::{EvalError, InputSpec, Normalization};
+use model::weights::{ARCHITECTURE, NetworkRole, describe};
 use model::{ConfigError, VitConfig};
 use random::StableHash;
-use ssl::recipe::Recipe;
+use ssl::recipe::{MethodName, Prototypes, Recipe};
 use ssl::setup::vit_config;
 
 use crate::online_knn::input_spec;
@@ -19,8 +19,12 @@ use crate::weights::Weights;
 const METHOD: &str = "method";
 /// What its prototypes' norms mean.
 const PROTOTYPES: &str = "prototypes";
+/// The temperature at which it compares with them.
+const TAU: &str = "tau";
 /// The program that wrote the file.
 const VERSION: &str = "program_version";
+/// This one's name there.
+const NAME: &str = "dino-vmf ";
 
 /// Metadata: a text for each key.
 pub type Description = Vec<(&'static str, String)>;
@@ -44,13 +48,57 @@ fn of_network(config: &VitConfig, input: InputSpec, normalization: &Normalizatio
 
 /// This program and its version.
 pub fn program() -> String {
-    format!("dino-vmf {}", env!("CARGO_PKG_VERSION"))
+    format!("{NAME}{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Of one of the networks of a run: its temperature besides.
+pub fn of_network_of_run(recipe: &Recipe, role: Option<NetworkRole>) -> Result<Description, ConfigError> {
+    // MSN has one for both networks.
+    let tau = match (recipe.method(), role) {
+        (MethodName::Msn, _) | (_, Some(NetworkRole::Student)) => recipe.student_temp(),
+        _ => recipe.teacher_temp(),
+    };
+    let mut said = of_recipe(recipe)?;
+    said.push((TAU, tau.to_string()));
+    Ok(said)
+}
+
+/// How a network's prototypes are used, as far as its run or its file says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PrototypeUse {
+    /// What their norms mean.
+    pub prototypes: Option<Prototypes>,
+    /// tau.
+    pub temperature: Option<f64>,
+    /// Whether they belong to MSN's loss rather than to the network.
+    pub are_of_the_loss: bool,
+}
+
+/// What this program has said of a network's prototypes; other programs may use the words for something else. An error for what
+/// cannot be meant.
+pub fn prototype_use(said: &BTreeMap<String, String>) -> Result<PrototypeUse, EvalError> {
+    if !said.get(VERSION).is_some_and(|version| version.starts_with(NAME)) {
+        return Ok(PrototypeUse { prototypes: None, temperature: None, are_of_the_loss: false });
+    }
+    let wrong =
+        |key, expected: &str| EvalError::Metadata { key, value: said[key].clone(), expected: expected.to_owned() };
+    let prototypes = match said.get(PROTOTYPES).map(|word| Prototypes::of_word(word)) {
+        Some(None) => return Err(wrong(PROTOTYPES, "`none`, `l2` or `vmf`")),
+        known => known.flatten(),
+    };
+    let tau = said.get(TAU).map(|text| text.parse().ok().filter(|tau: &f64| *tau > 0.0 && tau.is_finite()));
+    let temperature = match tau {
+        Some(None) => return Err(wrong(TAU, "a number above zero")),
+        known => known.flatten(),
+    };
+    let are_of_the_loss = said.get(METHOD).is_some_and(|method| method == MethodName::Msn.as_str());
+    Ok(PrototypeUse { prototypes, temperature, are_of_the_loss })
 }
 
 /// Of a network that goes out.
 pub fn of_export(weights: &Weights) -> Description {
     let mut said = of_network(weights.loaded.vit.config(), weights.input, &weights.normalization);
-    for key in [METHOD, PROTOTYPES] {
+    for key in [METHOD, PROTOTYPES, TAU] {
         said.extend(weights.said.get(key).map(|value| (key, value.clone())));
     }
     said
@@ -119,6 +167,26 @@ pub fn timm_snippet(path: &str, config: &VitConfig, normalization: &Normalizatio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_said_of_prototypes_is_read_or_refused() {
+        let of_program = |program: &str, pairs: &[(&str, &str)]| {
+            let version = [("program_version", program)];
+            prototype_use(
+                &pairs.iter().chain(&version).map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+            )
+        };
+        let of = |pairs: &[(&str, &str)]| of_program(&program(), pairs);
+        let nothing = PrototypeUse { prototypes: None, temperature: None, are_of_the_loss: false };
+        assert_eq!(of(&[]).unwrap(), nothing);
+        assert_eq!(of_program("another 3", &[("prototypes", "1024")]).unwrap(), nothing);
+        let all = of(&[("prototypes", "vmf"), ("tau", "0.04"), ("method", "msn")]).unwrap();
+        assert_eq!((all.prototypes, all.temperature, all.are_of_the_loss), (Some(Prototypes::Vmf), Some(0.04), true));
+        for wrong in [("prototypes", "some"), ("tau", "0"), ("tau", "inf"), ("tau", "warm")] {
+            let error = of(&[wrong]).unwrap_err().to_string();
+            assert!(error.contains(wrong.0) && error.contains(wrong.1), "{error}");
+        }
+    }
 
     #[test]
     fn the_description_of_a_checkpoint_is_an_object_of_texts() {

@@ -182,7 +182,8 @@ fn of_run(
         norm_epsilon: Some(config.extras.norm_epsilon),
     };
     let loaded = WeightsFile::open(file)?.load_vit(&options, device)?;
-    let said = description::of_recipe(recipe)?.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let said = description::of_network_of_run(recipe, loaded.report.role)?;
+    let said = said.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     let normalization = Normalization::usual(config.channels);
     Ok(Weights { loaded, input: input_spec(recipe), normalization, path: file.to_owned(), said })
 }

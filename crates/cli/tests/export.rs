@@ -49,13 +49,51 @@ fn an_export_in_dinos_names_is_the_backbone_of_the_run_and_gives_the_same_featur
     for (name, tensor) in backbone.tensors() {
         assert_eq!(ours.tensor(&name).unwrap().data(), tensor.data(), "{name}");
     }
-    let features = |weights: &str, name: &str| {
-        let path = folder.path().join(name);
-        let data = "synthetic:train=6,test=3,size=16";
-        run(&["features", "--weights", weights, "--data", data, "--out", path.to_str().unwrap()]).succeeded();
-        fs::read(path).unwrap()
-    };
-    assert_eq!(features(run_folder(), "a.npy"), features(out.to_str().unwrap(), "b.npy"));
+    let there = folder.path();
+    assert_eq!(features(run_folder(), there, "a.npy"), features(out.to_str().unwrap(), there, "b.npy"));
+}
+
+/// Features of a few images that the network sees whole, as it was trained.
+fn features(weights: &str, folder: &Path, name: &str) -> Vec<u8> {
+    let path = folder.join(name);
+    let data = "synthetic:train=6,test=3,size=16";
+    run(&["features", "--weights", weights, "--data", data, "--out", path.to_str().unwrap()]).succeeded();
+    fs::read(path).unwrap()
+}
+
+#[test]
+fn folders_for_others_that_come_back_see_of_an_image_what_the_run_saw() {
+    let folder = tempfile::tempdir().unwrap();
+    let expected = features(run_folder(), folder.path(), "run.npy");
+    let again = folder.path().join("again.safetensors");
+    for to in ["timm", "hf"] {
+        let there = folder.path().join(to);
+        export(run_folder(), to, &there, &[]).succeeded();
+        let there = there.to_str().unwrap();
+        assert!(features(there, folder.path(), &format!("{to}.npy")) == expected, "{to}");
+        export(there, "dino", &again, &["--force"]).succeeded();
+        assert!(features(again.to_str().unwrap(), folder.path(), &format!("{to}-again.npy")) == expected, "{to}");
+    }
+}
+
+#[test]
+fn prototypes_go_out_with_the_head_and_with_how_they_are_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let msn = folder.path().join("msn");
+    small(&msn, &["--epochs", "1", "--method", "msn"]).succeeded();
+    for (run_folder, name) in [(run_folder(), "dino.safetensors"), (msn.to_str().unwrap(), "msn.safetensors")] {
+        let out = folder.path().join(name);
+        export(run_folder, "dino", &out, &["--heads"]).succeeded();
+        let of = |weights: &str| run(&["eval", "prototypes", "--weights", weights, "--json"]).succeeded();
+        let (there, here) = (of(out.to_str().unwrap()), of(run_folder));
+        assert!(!there.err.contains("only a run"), "{}", there.err);
+        let found = |said: &Finished| -> Vec<Value> {
+            let printed: Value = serde_json::from_str(&said.out).unwrap();
+            ["prototypes", "unique", "largest", "kappa"].map(|key| printed[key].clone()).to_vec()
+        };
+        assert!(found(&here).iter().all(|value| !value.is_null()), "{:?}", found(&here));
+        assert_eq!(found(&there), found(&here), "{name}");
+    }
 }
 
 #[test]
@@ -156,7 +194,7 @@ fn flags_that_mean_nothing_are_refused_with_the_reason() {
     let message = export(run_folder(), "hf", &out, &["--image-size", "32"]).failed();
     assert!(message.contains("applies to --to onnx alone"), "{message}");
     let message = export(&fixture("hf_vit"), "onnx", &folder.path().join("x.onnx"), &["--heads"]).failed();
-    assert!(message.contains("only a run says how its prototypes were used"), "{message}");
+    assert!(message.contains("says how its prototypes were used"), "{message}");
 }
 
 #[test]

@@ -1,22 +1,20 @@
 //! The head of a network, and how its prototypes are used.
 
-use std::path::Path;
-
 use eval::certainty::Describer;
 use eval::mixture::prototype_mixture;
 use eval::prototypes::{Directions, PrototypeKind, project};
 use eval::{EvalError, Features};
-use model::weights::{LoadedHead, NetworkRole, WeightsError, WeightsFile};
+use model::weights::{LoadedHead, WeightsError, WeightsFile};
 use serde_json::{Value, json};
-use ssl::recipe::{self, MethodName, Prototypes, Recipe};
+use ssl::recipe::Prototypes;
 use tensor::Device;
-use train::run::{RunReader, is_run};
 use vmf::VmfMixture;
 
 use crate::args::{HeadArgs, PrototypesArg};
+use crate::description::{self, PrototypeUse};
 use crate::error::CliError;
 use crate::output;
-use crate::weights::{Weights, run_of_checkpoint};
+use crate::weights::Weights;
 
 /// The temperature of DINO's teacher at the end of its training.
 const USUAL_TEMPERATURE: f64 = 0.07;
@@ -37,38 +35,38 @@ pub struct Head {
 }
 
 impl Head {
-    /// Loads the head beside a backbone that was given as `path`.
-    pub fn load(path: &Path, weights: &Weights, asked: &HeadArgs, device: &Device) -> Result<Self, CliError> {
-        let recipe = recipe_of(path)?;
-        let of_recipe = recipe.as_ref().map(|recipe| used_as(recipe, weights));
-        let (said, usual) = of_recipe.unwrap_or((Prototypes::None, USUAL_TEMPERATURE));
-        let prototypes = match asked.prototypes {
-            None => said,
-            Some(PrototypesArg::None) => Prototypes::None,
-            Some(PrototypesArg::L2) => Prototypes::L2,
-            Some(PrototypesArg::Vmf) => Prototypes::Vmf,
-        };
-        let temperature = asked.tau.unwrap_or(usual);
+    /// Loads the head beside a backbone.
+    pub fn load(weights: &Weights, asked: &HeadArgs, device: &Device) -> Result<Self, CliError> {
+        let said = said(weights)?;
+        let given = asked.prototypes.map(|given| match given {
+            PrototypesArg::None => Prototypes::None,
+            PrototypesArg::L2 => Prototypes::L2,
+            PrototypesArg::Vmf => Prototypes::Vmf,
+        });
+        let (prototypes, temperature) = (given.or(said.prototypes), asked.tau.or(said.temperature));
+        let is_said = prototypes.is_some() && temperature.is_some();
+        let (prototypes, temperature) =
+            (prototypes.unwrap_or(Prototypes::None), temperature.unwrap_or(USUAL_TEMPERATURE));
         let head = Self::read(weights, prototypes, temperature, device)?;
         let head = head.ok_or_else(|| CliError::NoHead { path: weights.path.clone() })?;
-        if recipe.is_none() && (asked.prototypes.is_none() || asked.tau.is_none()) {
+        if !is_said {
             output::note(&format!(
-                "only a run says how its prototypes were used; taking prototypes {prototypes}, tau {temperature}. \
-                 --prototypes and --tau say otherwise"
+                "only a run, and what `export` makes of one, says how its prototypes were used; taking prototypes {prototypes}, tau \
+                 {temperature}. --prototypes and --tau say otherwise"
             ));
         }
         Ok(head)
     }
 
     /// The head of a run, where its prototypes are a mixture on its sphere; or why they are not.
-    pub fn as_mixture(path: &Path, weights: &Weights, device: &Device) -> Result<Result<Self, &'static str>, CliError> {
-        let Some(recipe) = recipe_of(path)? else {
-            return Ok(Err("only a run says how its prototypes were used"));
+    pub fn as_mixture(weights: &Weights, device: &Device) -> Result<Result<Self, &'static str>, CliError> {
+        let said = said(weights)?;
+        let (Some(prototypes), Some(temperature)) = (said.prototypes, said.temperature) else {
+            return Ok(Err("only a run, and what `export` makes of one, says how its prototypes were used"));
         };
-        if recipe.method() == MethodName::Msn {
+        if said.are_of_the_loss {
             return Ok(Err("MSN's prototypes belong to its loss rather than to the network"));
         }
-        let (prototypes, temperature) = used_as(&recipe, weights);
         Ok(Self::read(weights, prototypes, temperature, device)?.ok_or("its file holds no head"))
     }
 
@@ -127,19 +125,8 @@ impl Head {
     }
 }
 
-/// What a run says of the prototypes of one of its networks, with the temperature at its end.
-fn used_as(recipe: &Recipe, weights: &Weights) -> (Prototypes, f64) {
-    // MSN has one for both networks.
-    let temperature = match (recipe.method(), weights.loaded.report.role) {
-        (MethodName::Msn, _) | (_, Some(NetworkRole::Student)) => recipe.student_temp(),
-        _ => recipe.teacher_temp(),
-    };
-    (recipe.prototypes(), temperature)
-}
-
-/// The recipe of the run that was given, or of a checkpoint in one; none of anything else.
-fn recipe_of(path: &Path) -> Result<Option<Recipe>, CliError> {
-    let run = if is_run(path) { Some(path.to_owned()) } else { run_of_checkpoint(path) };
-    let Some(run) = run else { return Ok(None) };
-    Ok(Some(recipe::of_run(&RunReader::open(&run)?)?))
+/// What the run or the file of a network says of its prototypes.
+fn said(weights: &Weights) -> Result<PrototypeUse, CliError> {
+    description::prototype_use(&weights.said)
+        .map_err(|source| CliError::Described { path: weights.path.clone(), source })
 }

@@ -45,7 +45,7 @@ impl<'a> Headed<'a> {
         options.check(opened.train_images().saturating_sub(usize::from(is_leave_one_out)))?;
         let device = opened.devices().1.clone();
         let weights = shelf.weights(&args.weights, &how.input.network, &device)?;
-        let head = Head::load(&args.weights, &weights, &how.head, &device)?;
+        let head = Head::load(&weights, &how.head, &device)?;
         if is_leave_one_out && how.split.is_none() {
             output::note("no images are held out: each is classified by all others (leave-one-out)");
         }

@@ -32,7 +32,7 @@ struct Row {
 pub fn judge(args: &MixtureArgs, shelf: &Shelf) -> Result<Judgement, CliError> {
     let opened = sets::open(&args.sets, None, shelf)?;
     let run_head = match (opened.seen(), &args.sets.weights) {
-        (Some(seen), Some(given)) => Some(Head::as_mixture(given, seen.weights, seen.device)?),
+        (Some(seen), Some(_)) => Some(Head::as_mixture(seen.weights, seen.device)?),
         _ => None,
     };
     let sets = opened.compute()?;

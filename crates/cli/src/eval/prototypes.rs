@@ -20,7 +20,7 @@ const PROTOTYPES: Evaluation = Evaluation { name: "prototypes", version: 2 };
 pub fn judge(args: &PrototypesArgs, shelf: &Shelf) -> Result<Judgement, CliError> {
     let device = args.how.inference.open()?;
     let weights = shelf.weights(&args.weights, &args.how.input.network, &device)?;
-    let head = Head::load(&args.weights, &weights, &args.how.head, &device)?;
+    let head = Head::load(&weights, &args.how.head, &device)?;
     let source = args.data.as_ref().map(|spec| shelf.images(spec, args.split)).transpose()?;
     let host = args.how.inference.machine.host(&device)?;
     let mut thresholds = args.how.thresholds.clone();

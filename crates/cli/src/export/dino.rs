@@ -1,4 +1,4 @@
-//! One safetensors file in DINO's names, with the projection head where it is asked for.
+//! One safetensors file in DINO's names, with the projection head and what else lies beside the backbone where it is asked for.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::error::CliError;
 use crate::output;
 use crate::weights::Weights;
 
-/// A tensor of a head.
+/// A tensor of a head, or another one beside the backbone: MSN's prototypes, a mask token, a centre.
 pub struct HeadTensor {
     /// Its name in the file.
     pub name: String,
@@ -44,22 +44,22 @@ pub fn write(args: &ExportArgs, weights: &Weights, out: &Path) -> Result<(), Cli
     output::result(&format!("{}: {bytes} bytes, read back and equal bit for bit", text::shown(&args.out)))
 }
 
-/// The head that belongs to a network, under the names of DINO's checkpoints.
+/// What lies beside a network's backbone, under the names of DINO's checkpoints.
 fn head(weights: &Weights) -> Result<Vec<HeadTensor>, CliError> {
     let mut file = WeightsFile::open(&weights.path)?;
-    let head = file.head(weights.loaded.report.role);
-    if head.is_empty() {
+    let beside = file.beside_backbone_as_trained(weights.loaded.report.role);
+    if !beside.keys().any(|name| name.starts_with("head.")) {
         return Err(ExportError::NoHead { path: text::shown(&weights.path).into_owned() }.into());
     }
-    let mut tensors = Vec::with_capacity(head.len());
-    for (name, tensor) in head.into_iter().filter(|(_, tensor)| tensor.element.is_float()) {
+    let mut tensors = Vec::with_capacity(beside.len());
+    for (name, tensor) in beside.into_iter().filter(|(_, tensor)| tensor.element.is_float()) {
         let values = file.read(&tensor)?.into_f32();
-        tensors.push(HeadTensor { name: format!("head.{name}"), shape: tensor.shape, values });
+        tensors.push(HeadTensor { name, shape: tensor.shape, values });
     }
     Ok(tensors)
 }
 
-/// `backbone.` and `head.` before the names, as in DINO's checkpoints.
+/// `backbone.` before the names of the backbone, as in DINO's checkpoints.
 fn write_with_head(weights: &Weights, head: &[HeadTensor], out: &mut dyn Write) -> Result<(), CliError> {
     let backbone: Vec<_> = weights.loaded.outgoing(OutLayout::Dino);
     let names: Vec<String> = backbone.iter().map(|tensor| format!("backbone.{}", tensor.name)).collect();

@@ -59,7 +59,7 @@ impl Tensors for Held<'_> {
 pub fn write(args: &ExportArgs, weights: &Weights, device: &Device, out: &Path) -> Result<(), CliError> {
     let config = weights.loaded.vit.config();
     let image = weights.input.size;
-    let density = match mixture::of(&args.weights, weights, device)? {
+    let density = match mixture::of(weights, device)? {
         Ok(density) => Some(density),
         Err(why) if args.heads => {
             return Err(ExportError::NoDensity { why }.into());

@@ -1,8 +1,6 @@
 //! The head of a network with von Mises-Fisher prototypes as a density, Eq. (3) of the paper: a mixture whose components are
 //! the prototypes, with kappa_k = |w_k| / tau and equal weights, as DINO-vMF has them.
 
-use std::path::Path;
-
 use eval::prototypes::Directions;
 use model::weights::LoadedHead;
 use model::{Layout, Projector};
@@ -24,8 +22,8 @@ pub struct Density {
 }
 
 /// The density of a run's network; or why there is none.
-pub fn of(given: &Path, weights: &Weights, device: &Device) -> Result<Result<Density, &'static str>, CliError> {
-    let head = match head::Head::as_mixture(given, weights, device)? {
+pub fn of(weights: &Weights, device: &Device) -> Result<Result<Density, &'static str>, CliError> {
+    let head = match head::Head::as_mixture(weights, device)? {
         Ok(head) => head,
         Err(why) => return Ok(Err(why)),
     };

@@ -183,12 +183,12 @@ fn into_folder(
             out.write_all(b"\n")
         })?;
     }
-    // Who wrote it: an export replaces nobody else's. The configuration says the rest.
-    let version = ("program_version", description::program());
+    // Who wrote it: an export replaces nobody else's. And what no configuration has a place for, such as which part of an image
+    // the network sees. How the other program computes is not for us to say.
+    let said = said(weights).into_iter().filter(|(key, _)| !model::weights::HOW_IT_COMPUTES.contains(key));
     let file = place.path("model.safetensors");
-    let written = weights
-        .loaded
-        .write_outgoing(layout, [version], &mut |writer| files::replace(&file, |out| writer.write_to(out)));
+    let written =
+        weights.loaded.write_outgoing(layout, said, &mut |writer| files::replace(&file, |out| writer.write_to(out)));
     written.map_err(ExportError::from)?;
     verify::weights(&place.root(), weights)?;
     place.finish()?;

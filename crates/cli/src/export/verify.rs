@@ -60,17 +60,16 @@ pub fn weights(path: &Path, original: &Weights) -> Result<(), CliError> {
     }
 }
 
-/// An error unless the file has just this head, bit for bit, where a program that reads it looks for it.
+/// An error unless the file has just these beside its backbone, bit for bit, where a program that reads it looks for them.
 pub fn head(path: &Path, original: &[HeadTensor]) -> Result<(), CliError> {
     let different =
         |what: String| CliError::from(ExportError::Different { path: text::shown(path).into_owned(), what });
     let mut file = WeightsFile::open(path)?;
-    let found = file.head(None);
+    let found = file.beside_backbone(None);
     if found.len() != original.len() {
         return Err(different(format!("its head has {} tensors, and {} were written", found.len(), original.len())));
     }
     for (name, tensor) in found {
-        let name = format!("head.{name}");
         let written = original.iter().find(|written| written.name == name && written.shape == tensor.shape);
         let there = file.read(&tensor)?.into_f32();
         if !written.is_some_and(|written| is_same(&there, &written.values)) {

@@ -37,7 +37,7 @@ impl Columns {
                 "a head takes class tokens of the last block, after the norm: leave --tokens, --layers and --norm out",
             );
         }
-        let head = Head::load(&args.weights, weights, &args.head, device)?;
+        let head = Head::load(weights, &args.head, device)?;
         if head.loaded.config.batch_norm {
             return refuse(
                 "its head has batch norm, so that an image alone has none; --set head_batch_norm=false trains one without. \

@@ -22,6 +22,8 @@ const CHANNELS: &str = "channels";
 const IMAGE: &str = "image_size";
 const POSITIONS: &str = "positions";
 const EPSILON: &str = "norm_epsilon";
+/// Keys that say in what way the program that the file is for computes with it.
+pub const HOW_IT_COMPUTES: [&str; 2] = [POSITIONS, EPSILON];
 /// Which part of an image the network saw: what this program has always noted in its own files.
 const OURS: &str = "image_part";
 

@@ -7,7 +7,9 @@ use super::file::{TensorInfo, WeightsFile};
 use super::names::{self, NetworkRole, Role};
 
 /// The parts of a head as DINO names them; a classifier, which timm calls `head.weight`, is none.
-const PARTS: [&str; 4] = ["head.mlp.", "head.last_layer.", "head.last_layer2.", "prototypes."];
+const PARTS: [&str; 4] = ["head.mlp.", "head.last_layer.", "head.last_layer2.", PROTOTYPES_OF_MSN];
+/// What the names of MSN's prototypes begin with, which are beside the head.
+const PROTOTYPES_OF_MSN: &str = "prototypes.";
 /// Names of other programs, from their beginnings on, and DINO's for the same.
 const BEGINNINGS: [(&str, &str); 10] = [
     ("dino_head.", "head."),
@@ -42,11 +44,15 @@ impl WeightsFile {
         found
     }
 
-    /// The tensors of the head alone, without `head.` before their names. None in a file with a classifier instead, or with
-    /// nothing beside the backbone.
-    pub fn head(&self, role: Option<NetworkRole>) -> Vec<(String, TensorInfo)> {
-        let beside = self.beside_backbone(role).into_iter();
-        beside.filter_map(|(name, tensor)| Some((name.strip_prefix("head.")?.to_owned(), tensor))).collect()
+    /// The same where MSN's prototypes are those that were trained: they are no part of a network, and the student's are taken for
+    /// both.
+    pub fn beside_backbone_as_trained(&self, role: Option<NetworkRole>) -> BTreeMap<String, TensorInfo> {
+        let mut found = self.beside_backbone(role);
+        if self.has_network(NetworkRole::Student) {
+            let trained = self.beside_backbone(Some(NetworkRole::Student)).into_iter();
+            found.extend(trained.filter(|(name, _)| name.starts_with(PROTOTYPES_OF_MSN)));
+        }
+        found
     }
 
     /// Whether the file has tensors of this network.

@@ -29,22 +29,16 @@ pub struct LoadedHead {
 
 impl WeightsFile {
     /// Loads the projection head of a network, the one for class tokens, onto a device; none where the file holds none.
-    ///
-    /// MSN's prototypes are no part of a network: the student's are those that are trained, and are taken for both.
     pub fn load_head(
         &mut self,
         role: Option<NetworkRole>,
         device: &Device,
     ) -> Result<Option<LoadedHead>, WeightsError> {
-        let mut there = self.beside_backbone(role);
+        let mut there = self.beside_backbone_as_trained(role);
         let direction = |name: &str| format!("{name}.weight_v");
         let Some(name) = PROTOTYPES.into_iter().find(|name| there.contains_key(&direction(name))) else {
             return Ok(None);
         };
-        if name == PROTOTYPES[1] && self.has_network(NetworkRole::Student) {
-            let trained = self.beside_backbone(Some(NetworkRole::Student)).into_iter();
-            there.extend(trained.filter(|(key, _)| key.starts_with(name)));
-        }
         let config = config(&there, &direction(name)).map_err(|what| self.unusable(what))?;
         let mut layout = Layout::default();
         let projector = Projector::new(&mut layout, MLP, &config.projector());

@@ -40,7 +40,7 @@ use tensor::{Device, ParamSet};
 
 use self::origin::Origin;
 
-pub use described::{ARCHITECTURE, HeadsFrom, POSITION_RULES, describe};
+pub use described::{ARCHITECTURE, HOW_IT_COMPUTES, HeadsFrom, POSITION_RULES, describe};
 pub use error::WeightsError;
 pub use file::{Packing, TensorInfo, WeightsFile};
 pub use load_head::LoadedHead;

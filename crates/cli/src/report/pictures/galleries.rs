@@ -50,7 +50,7 @@ impl Prototypes {
     /// Loads the head, and asks the training images.
     pub fn of(material: &Material<'_>) -> Result<Self, CliError> {
         let (request, train) = (material.request, &material.train.features);
-        let head = Head::load(request.run, &material.weights, &HeadArgs::default(), &request.device)?;
+        let head = Head::load(&material.weights, &HeadArgs::default(), &request.device)?;
         let parameters: usize = head.loaded.weights.iter().map(|tensor| tensor.len()).sum();
         let rows = sample(train.len(), (WORK / parameters.max(1)).max(IMAGES));
         let features = if rows.len() == train.len() { train.clone() } else { train.select(&rows) };
