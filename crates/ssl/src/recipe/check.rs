@@ -37,11 +37,13 @@ pub(super) fn check_scope<'a>(
     method: MethodName,
     given: impl IntoIterator<Item = (&'a Key, &'a str)>,
 ) -> Result<(), RecipeError> {
-    let foreign = given.into_iter().find(|(key, _)| !key.scope.includes(method));
-    foreign.map_or(Ok(()), |(key, place)| {
-        let methods = key.scope.names().unwrap_or_default();
-        Err(RecipeError::NotOfMethod { place: place.to_owned(), key: key.name, method, methods })
-    })
+    let mut foreign = given.into_iter().filter(|(key, _)| !key.scope.includes(method));
+    let Some((key, place)) = foreign.next() else { return Ok(()) };
+    let methods = key.scope.names().unwrap_or_default();
+    // All of them at once: whoever takes another method's recipe has many.
+    let others: Vec<&str> = foreign.map(|(key, _)| key.name).collect();
+    let others = if others.is_empty() { String::new() } else { format!("; nor do {}", others.join(", ")) };
+    Err(RecipeError::NotOfMethod { place: place.to_owned(), key: key.name, method, methods, others })
 }
 
 /// Refuses a recipe that cannot train.

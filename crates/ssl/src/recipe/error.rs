@@ -104,7 +104,7 @@ pub enum RecipeError {
         allowed: String,
     },
     /// A key of another method.
-    #[error("{place}: recipe key `{key}` does not apply to method `{method}`, only to {methods}: leave it out")]
+    #[error("{place}: recipe key `{key}` does not apply to method `{method}`, only to {methods}: leave it out{others}")]
     NotOfMethod {
         /// Where it stands.
         place: String,
@@ -114,6 +114,8 @@ pub enum RecipeError {
         method: MethodName,
         /// The methods that have it.
         methods: String,
+        /// More keys of the same kind, in words; or nothing.
+        others: String,
     },
     /// A saved configuration without the facts of its data.
     #[error("{place}: a saved configuration must say in [data] what it was made for: `{key}` is missing or wrong")]
@@ -185,8 +187,9 @@ pub enum RecipeError {
     },
     /// A mask that never covers a patch.
     #[error(
-        "mask_ratio up to {ratio} covers none of the {patches} patches of a global view: use mask_ratio = [{least:.2}, 1] \
-         or more patches (a smaller patch_size)", least = 1.0 / *.patches as f64
+        "mask_ratio up to {ratio} covers none of the {patches} patches of a global view: a high end of \
+         mask_ratio of {least:.3} or more covers one, as do more patches (a smaller patch_size)",
+        least = 1.0 / *.patches as f64
     )]
     MaskCoversNothing {
         /// Patches of a view.
@@ -217,7 +220,10 @@ pub enum RecipeError {
     FreeNormsWithoutNormalizer,
     /// A random anchor of which nothing is left.
     #[error(
-        "patch_drop {drop} leaves none of the {patches} patches of the random anchor: use patch_drop = 0, a smaller patch_size or a larger global_size"
+        "patch_drop {drop} leaves none of the {patches} patches of the random anchor: use patch_drop = {most:.2} or less, a smaller \
+         patch_size or a larger global_size",
+        // Rounded down, to two digits.
+        most = ((1.0 - 1.0 / *.patches as f64) * 100.0).floor() / 100.0
     )]
     AnchorWithoutPatches {
         /// Patches of a view.

@@ -8,7 +8,7 @@ use toml::Value;
 use super::check::Facts;
 use super::error::RecipeError;
 use super::explain::{Line, Origin};
-use super::nearest::unknown_key;
+use super::nearest::{method_meant, unknown_key};
 use super::parse::SET;
 use super::rule::{Rule, above, below, between};
 use super::values::{
@@ -197,7 +197,8 @@ fn given_twice<T: Setting>(key: &'static str, first: &Given<T>, second: &Given<T
 
 fn bad_value(key: &str, value: &Value, rule: &Rule, place: &str) -> RecipeError {
     let (key, place) = (key.to_owned(), place.to_owned());
-    RecipeError::BadValue { place, key, value: value.to_string(), allowed: rule.to_string() }
+    let hint = value.as_str().and_then(|word| method_meant(&key, word)).unwrap_or_default();
+    RecipeError::BadValue { place, key, value: value.to_string(), allowed: format!("{rule}{hint}") }
 }
 
 recipe! {

@@ -1,10 +1,11 @@
-//! The known key that a misspelt one was probably meant to be.
+//! What a misspelt key, or a method under another name, was probably meant to be.
 
 use strsim::osa_distance;
 use toml::Value;
 
 use super::error::RecipeError;
 use super::keys;
+use super::values::MethodName;
 
 /// The error for a name that is no key.
 pub(super) fn unknown_key(key: &str, value: &Value, place: &str) -> RecipeError {
@@ -36,6 +37,15 @@ fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<
     (cost <= 1 + word.chars().count() / 4).then_some(best)
 }
 
+/// What to write for a method under the name that papers have for it, as in iBOT-vMF.
+pub(super) fn method_meant(key: &str, word: &str) -> Option<String> {
+    let word = word.to_lowercase();
+    let (name, is_vmf) = word.strip_suffix("-vmf").map_or((word.as_str(), false), |name| (name, true));
+    let method = MethodName::of_word(name).filter(|_| key == "method")?;
+    let prototypes = if is_vmf { " with prototypes = \"vmf\"" } else { "" };
+    Some(format!(". That is \"{method}\"{prototypes}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +68,13 @@ mod tests {
         ] {
             assert_eq!(nearest(word, keys()), Some(key), "{word}");
         }
+    }
+
+    #[test]
+    fn methods_are_known_by_the_names_that_papers_have_for_them() {
+        assert_eq!(method_meant("method", "iBOT").unwrap(), ". That is \"ibot\"");
+        assert_eq!(method_meant("method", "MSN-vMF").unwrap(), ". That is \"msn\" with prototypes = \"vmf\"");
+        assert_eq!((method_meant("method", "byol"), method_meant("arch", "dino")), (None, None));
     }
 
     #[test]
