@@ -81,20 +81,24 @@ pub fn finish(
             let (vit, weights) = online_knn::untrained(recipe, beginning, learner.device())?;
             Ok(judge.network_top1(Network::new(&vit, &weights, learner.device()), should_stop)?)
         };
+        let raw_pixels = judge.raw_pixels_top1(should_stop)?;
+        let untrained = match knn.start {
+            Some(start) => start,
+            None => untrained()?,
+        };
+        let trained = match knn.last {
+            Some((epoch, top1)) if epoch + 1 == recipe.epochs() as u64 => top1,
+            _ => judge.network_top1(teacher(learner), should_stop)?,
+        };
         Ok(KnnTable {
             k: judge.k() as u64,
+            // After the images were read: some may not be readable.
             judged: judge.describe(),
             images: Some(judge.judged() as u64),
-            raw_pixels: judge.raw_pixels_top1(should_stop)?,
-            untrained: match knn.start {
-                Some(start) => start,
-                None => untrained()?,
-            },
+            raw_pixels,
+            untrained,
             is_given: beginning.is_some(),
-            trained: match knn.last {
-                Some((epoch, top1)) if epoch + 1 == recipe.epochs() as u64 => top1,
-                _ => judge.network_top1(teacher(learner), should_stop)?,
-            },
+            trained,
         })
     };
     let knn = match knn.knn.as_ref().map(table).transpose() {

@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use data::Source;
 use tensor::Device;
@@ -44,6 +45,8 @@ pub struct OnlineKnn {
     queries: Option<Subset>,
     options: OnlineKnnOptions,
     host: Device,
+    /// Images of both that could not be read the last time.
+    unreadable: AtomicUsize,
 }
 
 impl OnlineKnn {
@@ -64,18 +67,23 @@ impl OnlineKnn {
         }
         let voters = Subset::sample(train, options.voters);
         let queries = held_out.map(|test| Subset::sample(test, options.queries));
-        let this = Self { voters, queries, options, host };
+        let this = Self { voters, queries, options, host, unreadable: AtomicUsize::new(0) };
         match this.most_neighbors(this.voters.len()) {
             0 => Err(EvalError::TooFewVoters { images: this.voters.len() }),
             most => this.knn_options(most).check(most).map(|_| this),
         }
     }
 
-    /// The evaluation's images for people: `1,000 of 10,000 held-out images by 4,000 training images`.
+    /// The evaluation's images for people: `1,000 of 10,000 held-out images by 4,000 training images`. Those that could not be read
+    /// are told of once they are known.
     pub fn describe(&self) -> String {
-        match &self.queries {
+        let images = match &self.queries {
             Some(queries) => format!("{} by {}", queries.share("held-out image"), self.voters.share("training image")),
             None => format!("{}, each by all others", self.voters.share("training image")),
+        };
+        match self.unreadable.load(Ordering::Relaxed) {
+            0 => images,
+            unreadable => format!("{images}, less {unreadable} that cannot be read"),
         }
     }
 
@@ -106,12 +114,18 @@ impl OnlineKnn {
 
     fn top1(&self, features: impl Fn(&dyn Source) -> Result<Extraction, EvalError>) -> Result<f64, EvalError> {
         let voters = features(&self.voters)?.features;
+        let mut unreadable = self.voters.len() - voters.len();
         // Unreadable images may leave fewer voters than k.
         let options = self.knn_options(self.most_neighbors(voters.len()));
         let results = match &self.queries {
-            Some(queries) => knn::classify(&voters, &features(queries)?.features, &options, &self.host)?,
+            Some(queries) => {
+                let judged = features(queries)?.features;
+                unreadable += queries.len() - judged.len();
+                knn::classify(&voters, &judged, &options, &self.host)?
+            }
             None => knn::leave_one_out(&voters, &options, &self.host)?,
         };
+        self.unreadable.store(unreadable, Ordering::Relaxed);
         Ok(results.first().map_or(f64::NAN, |result| result.top1))
     }
 

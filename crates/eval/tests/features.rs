@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use data::{DecodeLimits, Image, ReadError, Source, Split, Stored};
 use eval::{
-    EvalError, Extraction, FeatureBatch, FeatureTokens, FeatureWriter, Features, Network, Pooling, Preparation,
-    ReadOptions, ReadProgress, after_norm, extract, extract_each, raw_pixels, save,
+    EvalError, Extraction, FeatureBatch, FeatureTokens, FeatureWriter, Features, InputSpec, Network, OnlineKnn,
+    OnlineKnnOptions, Pooling, Preparation, ReadOptions, ReadProgress, after_norm, extract, extract_each, raw_pixels,
+    save,
 };
 use model::{Extras, Layout, Readout, Vit, VitConfig};
 use safetensors::SafeTensors;
@@ -362,4 +364,27 @@ fn photographs_are_read_and_prepared_without_a_skip() {
     let result = raw_pixels(&*source, &Preparation::Cover((32, 48)), &options, go_on);
     assert!(matches!(result, Ok(_) | Err(EvalError::Stopped)));
     assert_eq!(skipped, Some(0));
+}
+
+#[test]
+fn the_online_knn_tells_of_images_that_cannot_be_read() {
+    let device = Device::cpu(CpuOptions::default()).unwrap();
+    let options = OnlineKnnOptions {
+        voters: 11,
+        queries: 11,
+        k: 3,
+        temperature: 0.07,
+        input: InputSpec::center((16, 16)),
+        read: ReadOptions { batch_size: 4, workers: 2, ..ReadOptions::default() },
+    };
+    let judge = |train: &[usize], held_out: Option<&[usize]>| {
+        let held_out = held_out.map(|broken| Arc::new(made(broken)) as Arc<dyn Source>);
+        let knn = OnlineKnn::new(Arc::new(made(train)), held_out, options, device.clone()).unwrap();
+        knn.raw_pixels_top1(&|| false).unwrap();
+        knn.describe()
+    };
+    assert_eq!(judge(&[], Some(&[])), "11 held-out images by 11 training images");
+    let told = judge(&[1, 2], Some(&[4]));
+    assert_eq!(told, "11 held-out images by 11 training images, less 3 that cannot be read");
+    assert_eq!(judge(&[7], None), "11 training images, each by all others, less 1 that cannot be read");
 }
