@@ -154,7 +154,7 @@ fn recipe_args(run: &StudyRun) -> RecipeArgs {
 fn resolve(plan: &Plan, args: &StudyArgs) -> Result<Vec<Recipe>, CliError> {
     let threads = args.device.thread_count()?;
     let mut known: HashMap<(String, usize, String), Facts> = HashMap::new();
-    let resolve = |run: &StudyRun| {
+    let mut resolve = |run: &StudyRun| {
         let recipe = recipe_args(run);
         let asked = recipe.asked(threads)?;
         let key = (run.source.clone(), asked.channels(), format!("{:?}", asked.orientation()));
@@ -164,7 +164,13 @@ fn resolve(plan: &Plan, args: &StudyArgs) -> Result<Vec<Recipe>, CliError> {
         };
         recipe.resolve(asked, &facts, &[])
     };
-    plan.runs.iter().map(resolve).collect()
+    let named = |run: &StudyRun| {
+        resolve(run).map_err(|error| {
+            let place = format!("{}, run {}", text::shown(&args.file), run.name);
+            CliError::from(::study::StudyError::Meaning { place, what: error.to_string() })
+        })
+    };
+    plan.runs.iter().map(named).collect()
 }
 
 /// Bytes of a GPU's memory that each run takes; 0 on a CPU. A seed changes nothing about it.
