@@ -73,7 +73,14 @@ const CURVES: [Curves; 13] = [
     Curves {
         title: "Loss and its parts",
         when: has_parts,
-        lines: &[("loss", "loss"), (CLASS_LOSS, "class tokens"), ("patch_loss", "patches"), ("me_max", "me-max")],
+        lines: &[
+            ("loss", "loss"),
+            (CLASS_LOSS, "class tokens"),
+            ("patch_loss", "patches"),
+            ("me_max", "me-max"),
+            ("koleo", "KoLeo, before its weight"),
+            ("kappa_prior", "prior on kappa"),
+        ],
         band: None,
         references: NOTHING,
         is_logarithmic: false,

@@ -131,7 +131,8 @@ pub enum LoaderError {
     },
     /// Too large a share of the images cannot be read.
     #[error(
-        "{count} of {images} images cannot be read, more than the allowed share of {allowed_share}. The first:{}\n\
+        "at least {count} of {images} images cannot be read, more than the allowed share of {allowed_share} (`max_bad_share`). The \
+         first:{}\n\
          When they can be read again as they were, the same command goes on; otherwise begin a run on data without them",
         list(first)
     )]
