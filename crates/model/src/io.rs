@@ -53,12 +53,13 @@ impl Kept {
 
     /// Those of the images that are taken, in the matrix of all tokens of these images; `rows` has a segment for each image.
     pub(crate) fn among_taken(&self, rows: &Rows, taken: Option<&[bool]>) -> Rows {
+        let Some(taken) = taken else { return self.tokens.clone() };
         let of_tokens = |s| self.tokens.start(s)..self.tokens.start(s) + self.tokens.segment_len(s);
         let mut tokens = (0..self.tokens.segments()).flat_map(of_tokens);
         let (mut found, mut first) = (Vec::with_capacity(self.tokens.count()), 0);
         for image in 0..rows.segments() {
             let of_image = tokens.by_ref().take(self.segments.segment_len(image));
-            if taken.is_none_or(|taken| taken[image]) {
+            if taken[image] {
                 found.extend(of_image.map(|token| first + token - rows.start(image)));
                 first += rows.segment_len(image);
             } else {

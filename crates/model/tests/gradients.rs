@@ -35,9 +35,6 @@ fn some_read(network: &Network) -> Kept {
     Kept::new(leading, read.map(|(patches, read)| (patches, Some(read))))
 }
 
-/// How many these are without registers.
-const SOME_READ: usize = 5 + 7;
-
 impl Case {
     fn new(layers: usize, batch_norm: bool, drop_path: Option<DropPath>) -> Self {
         let network = Network::new(tiny_head(layers, batch_norm));
@@ -78,9 +75,9 @@ impl Case {
 
     /// The same with some tokens of each image read.
     fn reading(self) -> Self {
-        let all = self.of_all_tokens();
-        let projection = all.projection[..SOME_READ * all.network.head.prototypes.count()].to_vec();
-        Self { projection, some: Some(some_read(&all.network)), ..all }
+        let (some, all) = (some_read(&self.network), self.of_all_tokens());
+        let projection = all.projection[..some.segments().count() * all.network.head.prototypes.count()].to_vec();
+        Self { projection, some: Some(some), ..all }
     }
 
     /// The tokens that are read, and what their derivative needs.
@@ -181,10 +178,10 @@ fn some_tokens_are_what_they_are_among_all() {
 
 #[test]
 fn all_parameters_where_patches_are_masked() {
-    Case::new(3, false, Some(mixed_drop_path(0.7).0))
-        .of_all_tokens()
-        .masking(&[0, 3, 4, 11, 13, 23])
-        .check("backbone.");
+    let case = || Case::new(3, false, Some(mixed_drop_path(0.7).0)).masking(&[0, 3, 4, 11, 13, 23]);
+    case().of_all_tokens().check("backbone.");
+    // As iBOT trains: what is read has masked patches among it.
+    case().reading().check("backbone.");
 }
 
 #[test]
@@ -197,6 +194,7 @@ fn all_parameters_of_a_network_with_registers_and_layer_scale() {
     let case = || Case::new(2, false, Some(mixed_drop_path(0.7).0)).with_extras();
     case().check("");
     case().of_all_tokens().masking(&[0, 3, 4, 11, 13, 23]).check("backbone.");
+    case().reading().masking(&[0, 3, 4, 11, 13, 23]).check("backbone.");
     case().keeping().check("backbone.");
 }
 
@@ -245,18 +243,15 @@ fn a_gradient_wrong_in_one_element_is_noticed() {
 
 #[test]
 fn a_network_that_keeps_inputs_only_gives_the_same_bits() {
-    let gradient = |only, read: Tokens| {
-        let mut case = Case::new(3, false, Some(mixed_drop_path(0.7).0));
-        if read == Tokens::All {
-            case = case.of_all_tokens();
-        }
+    let gradient = |only, of: fn(Case) -> Case| {
+        let mut case = of(Case::new(3, false, Some(mixed_drop_path(0.7).0)));
         case.network.vit = case.network.vit.keep_inputs_only(only);
         let p = random_weights(&case.network.layout, &case.network.device, 1);
         let mut grads = p.zeros_like();
         case.backward(&p, &mut grads);
         grads.iter().flat_map(|t| t.to_f64()).map(f64::to_bits).collect::<Vec<u64>>()
     };
-    for read in [Tokens::Class, Tokens::All] {
-        assert_eq!(gradient(true, read), gradient(false, read));
+    for of in [|case| case, Case::of_all_tokens, Case::reading] {
+        assert_eq!(gradient(true, of), gradient(false, of));
     }
 }

@@ -72,7 +72,8 @@ pub(super) fn nearest<R: Send>(
     while let Some((rows, largest)) = queued {
         // On its way while the device works.
         let next = units.next();
-        let selected: Vec<Selected> = largest.iter().map(Selected::new).collect();
+        // Each is given back as soon as the host has it, before the next are asked for.
+        let selected: Vec<Selected> = largest.into_iter().map(|largest| Selected::new(&largest)).collect();
         products.check()?;
         // The device has its next work before the host begins.
         queued = next.map(&queue);
