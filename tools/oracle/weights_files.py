@@ -327,6 +327,7 @@ class Checks:
         self.free = threading.Semaphore(2 * args.jobs)
         self.lock = threading.Lock()
         self.worst, self.failed, self.done, self.left_out = {}, 0, 0, 0
+        self.submitted = []
 
     def features_of(self, path, images, shape, precision):
         out = self.folder / f"{threading.get_ident()}.npy"
@@ -382,7 +383,7 @@ class Checks:
                         references[network, shape] = features(network, pixels[shape])
                     wanted.append((shape, precision, references[network, shape]))
             self.free.acquire()
-            self.pool.submit(self.check, arch, path, layout, folder / "images", wanted)
+            self.submitted.append(self.pool.submit(self.check, arch, path, layout, folder / "images", wanted))
 
 
 def check(args):
@@ -393,6 +394,9 @@ def check(args):
         with checks.pool:
             for arch in args.arch:
                 checks.run(arch)
+        for submitted in checks.submitted:
+            # Whatever went wrong beside the comparison is told.
+            submitted.result()
         for (arch, precision), errors in sorted(checks.worst.items()):
             print(f"{arch} {precision} on {args.device}: largest relative difference {max(errors):.1e} in {len(errors)} runs")
         print(f"{checks.done} files, {checks.failed} failed, {checks.left_out} left out for want of time")
