@@ -50,7 +50,7 @@ use program::Types;
 /// Threads of a block of an element-wise kernel.
 const THREADS: u32 = 256;
 
-/// The most blocks of a reduction over rows. Fixed, for the same sums on any GPU.
+/// The most blocks of the derivative of LayerNorm, and half of those of log-sums over rows. Fixed, for the same sums on any GPU.
 const REDUCTION_BLOCKS: usize = 396;
 
 /// Properties of a GPU, as its driver gives them.

@@ -10,7 +10,7 @@ use crate::tensor::{DType, Tensor};
 const ROW_THREADS: (usize, usize) = (128, 1024);
 const COLUMNS_OF_THREAD: usize = 32;
 
-/// The fewest rows that a column's log-sum takes at a time.
+/// About the fewest rows that a column's log-sum takes at a time.
 const LEAST_ROWS_OF_PART: usize = 8;
 
 /// w_k = g_k v_k / |v_k| for matrix products, and 1 / |v_k|.

@@ -1,4 +1,4 @@
-// The k largest elements of each row, in the order of their columns. A block takes a row: it reads it two or three times
+// The k largest elements of each row, in the order of their columns. A block takes a row: it reads it up to three times
 // to find the least key that is taken, eleven bits of it at a time, and once more to write what is not below it.
 
 constexpr int THREADS = 512, WARPS = THREADS / 32;
