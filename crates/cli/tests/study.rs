@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::{newest_step, program, run, wait_until};
+use common::{Finished, newest_step, program, run, wait_until};
 use serde_json::Value;
 
 const STUDY: &str = "seeds = [0, 1]
@@ -302,4 +302,70 @@ fn parts_of_a_study_from_several_machines_make_the_table_of_the_whole() {
     let output = study(&file, &there, &["--only", "vfm"]).output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && message.contains("no run's name contains vfm; "), "{message}");
+}
+
+/// A study whose networks are evaluated, with images of another kind.
+const EVALUATED: &str = "evaluate = [\"knn\", \"prototypes\", \"certainty\"]
+[data.small]
+source = \"synthetic:train=48,test=24,size=16\"
+other = \"synthetic:train=16,test=16,size=16,seed=7\"
+[common]
+arch = \"vit_nano\"
+patch_size = 8
+head_hidden = 32
+head_bottleneck = 16
+out_dim = 16
+batch_size = 8
+local_crops = 1
+epochs = 1
+[recipes.vmf]
+[recipes.dino]
+prototypes = \"none\"
+";
+
+#[test]
+fn what_evaluations_find_is_in_the_table() {
+    let place = tempfile::tempdir().unwrap();
+    let (file, out) = (study_file(place.path(), EVALUATED), place.path().join("study"));
+    let said = |more: &[&str], code| {
+        let finished = Finished::of(study(&file, &out, more).output().unwrap());
+        assert_eq!(finished.code, Some(code), "{}", finished.err);
+        finished
+    };
+    let printed = said(&["--json"], 0).out;
+    let rows: Value = serde_json::from_str(&printed).unwrap();
+    for (row, name) in [(0, "small+vmf+seed=0"), (1, "small+dino+seed=0")] {
+        let stored = fs::read_to_string(out.join("evaluations").join(name).join("results.json")).unwrap();
+        let stored: Value = serde_json::from_str(&stored).unwrap();
+        let scores = &rows["rows"][row]["scores"];
+        let found = &stored["results"];
+        assert_eq!(scores["knn_all"]["mean"], found["knn"]["results"][1]["top1"], "{name}");
+        assert_eq!(scores["used"]["mean"].as_f64(), found["prototypes"]["used"].as_f64());
+        let entropy = &found["certainty"]["scores"]["entropy"];
+        assert_eq!(scores["aurc_entropy"]["mean"], entropy["aurc"]);
+        assert!(entropy["auroc"].is_f64() && scores["auroc_entropy"]["mean"] == entropy["auroc"]);
+        // Only von Mises-Fisher prototypes have a density.
+        assert_eq!(scores["aurc_density"]["runs"], 1 - row);
+        assert!(out.join("evaluations").join(name).join("index.html").exists());
+    }
+    let table = fs::read_to_string(out.join("table.md")).unwrap();
+    assert!(table.lines().next().unwrap().contains("| prototypes used | unique | largest set | void set |"), "{table}");
+
+    // Nothing is computed again, and the table alone has all of it.
+    said(&[], 0);
+    let log = fs::read_to_string(out.join("logs/small+vmf+seed=0.log")).unwrap();
+    let again = &log[log.rfind("$ dino-vmf eval all").unwrap()..];
+    assert_eq!(again.matches("stored already").count(), 3, "{log}");
+    assert_eq!(fs::read_to_string(out.join("table.md")).unwrap(), table);
+    fs::remove_file(out.join("table.md")).unwrap();
+    said(&["--table"], 0);
+    assert_eq!(fs::read_to_string(out.join("table.md")).unwrap(), table);
+
+    // Results of another network are not this one's.
+    let results = out.join("evaluations/small+vmf+seed=0/results.json");
+    let other = fs::read_to_string(out.join("evaluations/small+dino+seed=0/results.json")).unwrap();
+    fs::write(&results, other).unwrap();
+    let said = said(&[], 1).err;
+    assert!(said.contains("small+vmf+seed=0: not evaluated: ") && said.contains("another network"), "{said}");
+    assert!(fs::read_to_string(out.join("runs.csv")).unwrap().contains("small+vmf+seed=0,,,,"));
 }

@@ -2,12 +2,14 @@
 //!
 //! ```toml
 //! seeds = [0, 1, 2]
+//! evaluate = ["linear"]           # protocols of `eval all`, for columns of their own
 //!
 //! [data]                          # name = what --data would be; a path is relative to this file
 //! photos = "../photos"
 //!
 //! [data.cifar10]                  # or with settings, and a grid, of its own
 //! source = "cifar10"
+//! other = "cifar100"              # images that certainty should tell from these
 //! grid.epochs = [5, 20, 100]
 //!
 //! [common]                        # keys of every run
@@ -26,6 +28,8 @@ use std::path::{Path, PathBuf};
 use ssl::recipe::{RawRecipe, RecipeError};
 use toml::{Table, Value};
 
+use crate::scores::Score;
+
 /// No file of a study is larger.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -34,6 +38,8 @@ const MOST_BYTES: u64 = 1 << 20;
 pub struct StudyFile {
     /// The seeds of every cell of the table.
     pub seeds: Vec<u64>,
+    /// The protocols by which every network is evaluated.
+    pub evaluate: Vec<String>,
     /// The data, in the order of the file.
     pub data: Vec<DataSet>,
     /// The recipes, in the order of the file: what each sets.
@@ -51,6 +57,8 @@ pub struct DataSet {
     pub name: String,
     /// What `--data` would be.
     pub source: String,
+    /// What `--other` of its evaluations would be.
+    pub(crate) other: Option<String>,
     /// Keys of its runs.
     pub(crate) settings: Table,
     /// Keys with the values that are all tried on it.
@@ -111,12 +119,14 @@ impl StudyFile {
         let syntax = |error: toml::de::Error| StudyError::Syntax { place: place.to_owned(), what: error.to_string() };
         let mut table: Table = text.parse().map_err(syntax)?;
         let root = Place { file: place, table: String::new() };
+        root.check_is_study(&table)?;
         let seeds = match table.remove("seeds") {
             Some(value) => {
                 seeds(&value).ok_or_else(|| root.wrong("seeds is a list of whole numbers, such as [0, 1, 2]"))?
             }
             None => vec![0],
         };
+        let evaluate = table.remove("evaluate").map_or(Ok(Vec::new()), |value| root.protocols(&value))?;
         let common = root.sub_table(&mut table, "common")?;
         root.inside("common").check(&common)?;
         let grid = root.grid(&mut table)?;
@@ -127,13 +137,13 @@ impl StudyFile {
         let recipes: Result<Vec<_>, _> =
             recipes.into_iter().map(|(name, value)| variant(&root, name, value, folder)).collect();
         if let Some(key) = table.keys().next() {
-            let known = "seeds, [data], [common], [recipes.NAME] and [grid]";
+            let known = "seeds, evaluate, [data], [common], [recipes.NAME] and [grid]";
             return Err(root.wrong(&format!(
                 "`{}` is none of {known}; keys of every run stand under [common]",
                 text::printable(key)
             )));
         }
-        let mut study = Self { seeds, data, recipes: recipes?, common, grid };
+        let mut study = Self { seeds, evaluate, data, recipes: recipes?, common, grid };
         if study.data.is_empty() {
             return Err(root.wrong("there is no data: under [data], NAME = \"what --data would be\""));
         }
@@ -178,6 +188,18 @@ impl Place<'_> {
         StudyError::Meaning { place: self.shown(), what: what.to_owned() }
     }
 
+    /// Refuses the settings of one run, which are easily taken for those of many.
+    fn check_is_study(&self, table: &Table) -> Result<(), StudyError> {
+        let is_recipe = !table.contains_key("data") && ssl::recipe::keys().any(|key| table.contains_key(key));
+        match is_recipe {
+            true => Err(self.wrong(
+                "this is a recipe, not a study: `dino-vmf pretrain --recipe FILE` trains it. A study has [data], and the keys of its \
+                 recipes under [common] and [recipes.NAME]",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// A table in a table; an empty one where there is none.
     fn sub_table(&self, table: &mut Table, name: &str) -> Result<Table, StudyError> {
         match table.remove(name) {
@@ -202,6 +224,14 @@ impl Place<'_> {
             }
         };
         self.sub_table(table, "grid")?.into_iter().map(listed).collect()
+    }
+
+    /// Names of protocols that have something to say in a table.
+    fn protocols(&self, value: &Value) -> Result<Vec<String>, StudyError> {
+        let known = Score::protocols();
+        let name = |name: &Value| name.as_str().filter(|name| known.contains(name)).map(str::to_owned);
+        let names = value.as_array().and_then(|names| names.iter().map(name).collect());
+        names.ok_or_else(|| self.wrong(&format!("evaluate is a list of protocols, of {}", known.join(", "))))
     }
 
     /// Whether these are keys of a recipe with values that they can have.
@@ -254,8 +284,13 @@ fn data_set(root: &Place<'_>, name: String, value: Value, folder: &Path) -> Resu
     let Some(Value::String(source)) = settings.remove("source") else {
         return Err(place.wrong("`source` is missing: what --data would be"));
     };
+    let other = match settings.remove("other") {
+        None => None,
+        Some(Value::String(other)) => Some(source_in(folder, &other)),
+        Some(_) => return Err(place.wrong("`other` names data as `source` does")),
+    };
     place.check(&settings)?;
-    Ok(DataSet { name, source: source_in(folder, &source), settings, grid })
+    Ok(DataSet { name, source: source_in(folder, &source), other, settings, grid })
 }
 
 fn variant(root: &Place<'_>, name: String, value: Value, folder: &Path) -> Result<Variant, StudyError> {
@@ -335,7 +370,11 @@ mod tests {
             ("seeds = [1, 1]\n[data]\na = \"b\"", "seeds is a list"),
             ("seeds = [-1]\n[data]\na = \"b\"", "seeds is a list"),
             ("", "there is no data"),
+            ("evaluate = \"knn\"\n[data]\na = \"b\"", "evaluate is a list of protocols, of knn, linear"),
+            ("evaluate = [\"video\"]\n[data]\na = \"b\"", "evaluate is a list of protocols"),
+            ("[data.a]\nsource = \"b\"\nother = 3", "[data.a]: `other` names data"),
             ("epochs = 3\n[data]\na = \"b\"", "`epochs` is none of seeds"),
+            ("epochs = 3\nmethod = \"dino\"", "this is a recipe, not a study"),
             ("[data]\na = 3", "[data.a]: data is named by a text"),
             ("[data.a]\nepochs = 3", "[data.a]: `source` is missing"),
             ("[data]\n\"a/b\" = \"c\"", "a name has letters"),

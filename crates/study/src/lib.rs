@@ -6,10 +6,12 @@
 mod file;
 mod plan;
 pub mod pool;
+mod scores;
 mod summary;
 mod table;
 
 pub use file::{DataSet, StudyError, StudyFile};
 pub use plan::{Cell, Plan, StudyRun};
-pub use summary::{Accuracies, CellSummary, Ended, RunOutcome, Summary};
+pub use scores::Score;
+pub use summary::{Accuracies, CellSummary, Ended, RunOutcome, Summary, mean_and_deviation};
 pub use table::{cells_csv, markdown, runs_csv};

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use toml::{Table, Value};
 
 use crate::file::{DataSet, StudyError, StudyFile, Variant};
+use crate::scores::Score;
 
 /// More runs are a mistake in a grid.
 const MOST_RUNS: usize = 10_000;
@@ -39,6 +40,8 @@ pub struct StudyRun {
     pub seed: u64,
     /// What `--data` is.
     pub source: String,
+    /// What `--other` of its evaluation is.
+    pub other: Option<String>,
     /// What `--set` is: each `key=value`.
     pub settings: Vec<String>,
 }
@@ -52,13 +55,18 @@ pub struct Plan {
     pub runs: Vec<StudyRun>,
     /// Keys that differ between rows by a grid, in the order of the file.
     pub varied: Vec<String>,
+    /// The protocols by which every network is evaluated.
+    pub evaluate: Vec<String>,
+    /// The columns that they give.
+    pub scores: Vec<&'static Score>,
 }
 
 impl Plan {
     /// The runs of a file. `place` names it in messages.
     pub fn of(study: &StudyFile, place: &str) -> Result<Self, StudyError> {
         let wrong = |what: String| StudyError::Meaning { place: place.to_owned(), what };
-        let mut plan = Self { cells: Vec::new(), runs: Vec::new(), varied: Vec::new() };
+        let (evaluate, scores) = (study.evaluate.clone(), Score::of_protocols(&study.evaluate));
+        let mut plan = Self { cells: Vec::new(), runs: Vec::new(), varied: Vec::new(), evaluate, scores };
         let mut names = HashSet::new();
         for data in &study.data {
             let grid: Vec<_> = study.grid.iter().chain(&data.grid).collect();
@@ -97,6 +105,7 @@ impl Plan {
                             cell: plan.cells.len(),
                             seed,
                             source: data.source.clone(),
+                            other: data.other.clone(),
                             settings: all.map(|(key, value)| format!("{key}={}", shown(&value))).collect(),
                         });
                     }

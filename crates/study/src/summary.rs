@@ -42,6 +42,8 @@ pub struct RunOutcome {
     pub retries: u64,
     /// Seconds of its training, without evaluations; those of attempts that collapsed not counted.
     pub seconds: Option<f64>,
+    /// What its evaluation found, for each of the plan's scores; empty where it has none.
+    pub scores: Vec<Option<f64>>,
 }
 
 /// The judgement on a run that collapsed, as `pretrain --json` prints it.
@@ -50,7 +52,7 @@ const COLLAPSED: &str = "collapsed";
 impl RunOutcome {
     /// Of a run that has not ended.
     pub fn open() -> Self {
-        Self { ended: Ended::Open, knn: None, steps: 0, retries: 0, seconds: None }
+        Self { ended: Ended::Open, knn: None, steps: 0, retries: 0, seconds: None, scores: Vec::new() }
     }
 
     /// Of a run without a result.
@@ -72,7 +74,7 @@ impl RunOutcome {
         };
         let steps = object.get("steps")?.as_u64()?;
         let retries = object.get("attempts").and_then(Value::as_array).map_or(0, |attempts| attempts.len() as u64);
-        Some(Self { ended: Ended::Judged(word), knn: accuracies(), steps, retries, seconds: None })
+        Some(Self { ended: Ended::Judged(word), knn: accuracies(), steps, retries, ..Self::open() })
     }
 
     /// Whether it collapsed.
@@ -117,19 +119,25 @@ pub struct CellSummary {
     pub retries: u64,
     /// Seconds of a run, in the mean.
     pub seconds: Option<f64>,
+    /// What evaluations found, for each of the plan's scores in the runs that have it.
+    pub scores: Vec<Vec<f64>>,
+}
+
+/// Mean and standard deviation over the seeds; the latter not for one seed, and neither for none.
+pub fn mean_and_deviation(values: &[f64]) -> Option<(f64, Option<f64>)> {
+    let n = values.len() as f64;
+    if values.is_empty() {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
+    Some((mean, (values.len() > 1).then(|| (squares / (n - 1.0)).sqrt())))
 }
 
 impl CellSummary {
-    /// Mean and standard deviation of a number over the seeds; the latter not for one seed.
+    /// Mean and standard deviation of an accuracy.
     pub fn mean_of(&self, number: impl Fn(&Accuracies) -> f64) -> Option<(f64, Option<f64>)> {
-        let values: Vec<f64> = self.judged.iter().map(number).collect();
-        let n = values.len() as f64;
-        if values.is_empty() {
-            return None;
-        }
-        let mean = values.iter().sum::<f64>() / n;
-        let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
-        Some((mean, (values.len() > 1).then(|| (squares / (n - 1.0)).sqrt())))
+        mean_and_deviation(&self.judged.iter().map(number).collect::<Vec<_>>())
     }
 
     /// Of the runs with accuracies, those that are above both raw pixels and the untrained network.
@@ -159,6 +167,7 @@ impl<'a> Summary<'a> {
             let all: Vec<&RunOutcome> = runs.map(|(_, outcome)| outcome).collect();
             let count = |is: &dyn Fn(&RunOutcome) -> bool| all.iter().filter(|outcome| is(outcome)).count();
             let times: Vec<f64> = all.iter().filter_map(|outcome| outcome.seconds).collect();
+            let score = |number: usize| all.iter().filter_map(|outcome| *outcome.scores.get(number)?).collect();
             CellSummary {
                 runs: all.len(),
                 judged: all.iter().filter_map(|outcome| outcome.knn).collect(),
@@ -167,6 +176,7 @@ impl<'a> Summary<'a> {
                 open: count(&|outcome| outcome.ended == Ended::Open),
                 retries: all.iter().map(|outcome| outcome.retries).sum(),
                 seconds: (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64),
+                scores: (0..plan.scores.len()).map(score).collect(),
             }
         };
         Self { plan, outcomes, cells: (0..plan.cells.len()).map(of_cell).collect() }
@@ -217,7 +227,12 @@ mod tests {
             open: 0,
             retries: 0,
             seconds: None,
+            scores: vec![vec![1.0], vec![]],
         };
+        assert_eq!(
+            cell.scores.iter().map(|values| mean_and_deviation(values)).collect::<Vec<_>>(),
+            [Some((1.0, None)), None]
+        );
         assert_eq!(cell.mean_of(|k| k.trained), Some((50.0, Some(11.0))));
         assert_eq!(cell.above_both(), 2);
         cell.judged.truncate(1);

@@ -2,27 +2,31 @@
 
 use std::fmt::Write;
 
-use crate::summary::{Ended, RunOutcome, Summary};
+use crate::summary::{Ended, RunOutcome, Summary, mean_and_deviation};
 
-/// Rows by data, recipe and grid: mean and standard deviation of kNN over the seeds, the references, collapses and time.
+/// Rows by data, recipe and grid: mean and standard deviation of kNN over the seeds, the references, collapses and time, and
+/// what evaluations found.
 pub fn markdown(summary: &Summary<'_>) -> String {
     let varied = &summary.plan.varied;
+    // A column is there once a run has something in it.
+    let scores = summary.plan.scores.iter().enumerate();
+    let scores: Vec<_> = scores.filter(|(n, _)| summary.cells.iter().any(|cell| !cell.scores[*n].is_empty())).collect();
     let mut text = String::new();
     let mut line = |cells: Vec<String>| _ = writeln!(text, "| {} |", cells.join(" | "));
     let heads =
         ["runs", "kNN top-1", "raw pixels", "untrained", "above both", "collapsed", "training"].map(String::from);
-    line(["data".to_owned(), "recipe".to_owned()].into_iter().chain(varied.iter().cloned()).chain(heads).collect());
+    let of_scores = scores.iter().map(|(_, score)| score.head.to_owned());
+    let names = ["data".to_owned(), "recipe".to_owned()].into_iter().chain(varied.iter().cloned());
+    line(names.chain(heads).chain(of_scores).collect());
     let words = vec!["---".to_owned(); 2 + varied.len()];
-    line(words.into_iter().chain(vec!["---:".to_owned(); 7]).collect());
+    line(words.into_iter().chain(vec!["---:".to_owned(); 7 + scores.len()]).collect());
     for (cell, found) in summary.plan.cells.iter().zip(&summary.cells) {
         let of_grid = varied.iter().map(|key| cell.value(key).unwrap_or_default().replace('|', "\\|"));
         let judged = found.judged.len();
-        let mean = |value: Option<(f64, Option<f64>)>| match value {
-            Some((mean, Some(deviation))) => format!("{mean:.1} ± {deviation:.1}"),
-            Some((mean, None)) => format!("{mean:.1}"),
-            None => String::new(),
-        };
+        let mean = |value| with_deviation(value, 1);
         let reference = |value: Option<(f64, Option<f64>)>| mean(value.map(|(mean, _)| (mean, None)));
+        let of_scores =
+            scores.iter().map(|(n, score)| with_deviation(mean_and_deviation(&found.scores[*n]), score.digits));
         let numbers = [
             runs(found.runs, found.failed, found.open),
             mean(found.mean_of(|knn| knn.trained)),
@@ -32,9 +36,18 @@ pub fn markdown(summary: &Summary<'_>) -> String {
             collapses(found.collapsed, found.retries),
             found.seconds.map_or(String::new(), duration),
         ];
-        line([cell.data.clone(), cell.recipe.clone()].into_iter().chain(of_grid).chain(numbers).collect());
+        let names = [cell.data.clone(), cell.recipe.clone()].into_iter().chain(of_grid);
+        line(names.chain(numbers).chain(of_scores).collect());
     }
     text
+}
+
+fn with_deviation(value: Option<(f64, Option<f64>)>, digits: usize) -> String {
+    match value {
+        Some((mean, Some(deviation))) => format!("{mean:.digits$} ± {deviation:.digits$}"),
+        Some((mean, None)) => format!("{mean:.digits$}"),
+        None => String::new(),
+    }
 }
 
 fn runs(all: usize, failed: usize, open: usize) -> String {
@@ -60,7 +73,14 @@ fn duration(seconds: f64) -> String {
 pub fn cells_csv(summary: &Summary<'_>) -> String {
     let varied = &summary.plan.varied;
     let heads = "runs,knn_mean,knn_deviation,raw_pixels,untrained,above_both,collapsed,retries,failed,open,seconds";
-    let mut text = csv(["data", "recipe"].into_iter().chain(varied.iter().map(String::as_str)).chain(heads.split(',')));
+    let of_scores: Vec<String> = summary
+        .plan
+        .scores
+        .iter()
+        .flat_map(|score| ["mean", "deviation"].map(|of| format!("{}_{of}", score.key)))
+        .collect();
+    let heads = varied.iter().map(String::as_str).chain(heads.split(',')).chain(of_scores.iter().map(String::as_str));
+    let mut text = csv(["data", "recipe"].into_iter().chain(heads));
     let number = |x: Option<f64>| x.map_or(String::new(), |x| x.to_string());
     for (cell, found) in summary.plan.cells.iter().zip(&summary.cells) {
         let knn = found.mean_of(|knn| knn.trained);
@@ -77,6 +97,11 @@ pub fn cells_csv(summary: &Summary<'_>) -> String {
             found.open.to_string(),
             number(found.seconds),
         ];
+        let of_scores = found.scores.iter().flat_map(|values| {
+            let found = mean_and_deviation(values);
+            [number(found.map(|(mean, _)| mean)), number(found.and_then(|(_, deviation)| deviation))]
+        });
+        let numbers: Vec<String> = numbers.into_iter().chain(of_scores).collect();
         let of_grid = varied.iter().map(|key| cell.value(key).unwrap_or_default());
         let names = [cell.data.as_str(), cell.recipe.as_str()].into_iter().chain(of_grid);
         text += &csv(names.chain(numbers.iter().map(String::as_str)));
@@ -88,10 +113,12 @@ pub fn cells_csv(summary: &Summary<'_>) -> String {
 pub fn runs_csv(summary: &Summary<'_>) -> String {
     let varied = &summary.plan.varied;
     let heads = "seed,knn,raw_pixels,untrained,judgement,steps,retries,seconds,run";
-    let mut text = csv(["data", "recipe"].into_iter().chain(varied.iter().map(String::as_str)).chain(heads.split(',')));
+    let keys = summary.plan.scores.iter().map(|score| score.key);
+    let heads = varied.iter().map(String::as_str).chain(heads.split(',')).chain(keys);
+    let mut text = csv(["data", "recipe"].into_iter().chain(heads));
     for (run, outcome) in summary.plan.runs.iter().zip(summary.outcomes) {
         let cell = &summary.plan.cells[run.cell];
-        let RunOutcome { ended, knn, steps, retries, seconds } = outcome;
+        let RunOutcome { ended, knn, steps, retries, seconds, scores } = outcome;
         let number = |x: Option<f64>| x.map_or(String::new(), |x| x.to_string());
         let judgement = match ended {
             Ended::Judged(word) => word.clone(),
@@ -109,6 +136,8 @@ pub fn runs_csv(summary: &Summary<'_>) -> String {
             number(*seconds),
             run.name.clone(),
         ];
+        let of_scores = (0..summary.plan.scores.len()).map(|n| number(scores.get(n).copied().flatten()));
+        let fields: Vec<String> = fields.into_iter().chain(of_scores).collect();
         let of_grid = varied.iter().map(|key| cell.value(key).unwrap_or_default());
         let names = [cell.data.as_str(), cell.recipe.as_str()].into_iter().chain(of_grid);
         text += &csv(names.chain(fields.iter().map(String::as_str)));
@@ -141,8 +170,8 @@ mod tests {
             ended: Ended::Judged(word.to_owned()),
             knn: Some(Accuracies { trained, untrained: 30.0, raw_pixels: 40.0 }),
             steps: 100,
-            retries: 0,
             seconds: Some(seconds),
+            ..RunOutcome::open()
         };
         let collapsed = RunOutcome { retries: 2, ..judged("collapsed", 20.0, 7200.0) };
         let failed = RunOutcome::failed("no \"memory\", none".to_owned());
@@ -162,6 +191,29 @@ mod tests {
         assert_eq!(lines[2], "| photos | good | [0.25, 1] | 2 | 51.0 ± 1.4 | 40.0 | 30.0 | 2 of 2 | 0 | 2.0 min |");
         let bad = "| photos | bad | [0.25, 1] | 2 (1 failed) | 20.0 | 40.0 | 30.0 | 0 of 1 | 1 (begun again 2 times) | 2.0 h |";
         assert_eq!(lines[3], bad);
+    }
+
+    #[test]
+    fn evaluations_have_columns_once_a_run_has_their_numbers() {
+        let text = "seeds = [0, 1]\nevaluate = [\"linear\", \"certainty\"]\n[data]\nphotos = \"p\"";
+        let plan = Plan::of(&StudyFile::parse(text, "s", Path::new("")).unwrap(), "s").unwrap();
+        let mut outcomes = vec![RunOutcome::open(), RunOutcome::open()];
+        assert!(markdown(&Summary::of(&plan, &outcomes)).starts_with(
+            "| data | recipe | runs | kNN top-1 | raw pixels | untrained | above both | collapsed | training |\n"
+        ));
+        outcomes[0].scores = vec![Some(50.0), None, None, Some(0.25), None, None];
+        outcomes[1].scores = vec![Some(54.0), None, None, None, None, None];
+        let summary = Summary::of(&plan, &outcomes);
+        let table = markdown(&summary);
+        let lines: Vec<&str> = table.lines().collect();
+        assert!(lines[0].ends_with("| training | linear | AURC, entropy |"), "{}", lines[0]);
+        assert_eq!(lines[1].matches("---:").count(), 9);
+        assert!(lines[2].ends_with("|  | 52.0 ± 2.8 | 0.250 |"), "{}", lines[2]);
+        let cells = cells_csv(&summary);
+        assert!(cells.lines().next().unwrap().contains("seconds,linear_mean,linear_deviation,aurc_density_mean"));
+        assert!(cells.lines().nth(1).unwrap().ends_with(",52,2.8284271247461903,,,,,0.25,,,,,"), "{cells}");
+        let runs = runs_csv(&summary);
+        assert!(runs.lines().nth(1).unwrap().ends_with("photos+derived+seed=0,50,,,0.25,,"), "{runs}");
     }
 
     #[test]

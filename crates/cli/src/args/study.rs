@@ -56,10 +56,12 @@ Examples:
 A study is a file such as
 
   seeds = [0, 1, 2]
+  evaluate = [\"linear\", \"prototypes\"]   # protocols of `eval all`, for columns of their own
   [data]
   photos = \"photos\"                 # name = what --data would be; a path is relative to this file
   [data.cifar10]                    # or with keys, and a grid, of its own
   source = \"cifar10\"
+  other = \"cifar100\"              # images that `certainty` should tell from these
   grid.epochs = [5, 20, 100]
   [common]                          # keys of every run
   local_crops = 6

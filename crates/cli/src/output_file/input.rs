@@ -31,6 +31,11 @@ impl Input {
 
     /// What was given to `--data`: a path, a pattern of paths, or the images that the program makes.
     pub fn data(spec: &str) -> Self {
+        Self::images("--data", spec)
+    }
+
+    /// Images that another flag names as `--data` does.
+    pub fn images(flag: &'static str, spec: &str) -> Self {
         const SPECIAL: [char; 4] = ['*', '?', '{', '}'];
         let path = Path::new(spec);
         let files = match (spec.find(SPECIAL), spec.rfind(SPECIAL)) {
@@ -41,7 +46,7 @@ impl Input {
             }
             _ => Files::Below(path.to_owned()),
         };
-        Self { flag: "--data", given: spec.to_owned(), files }
+        Self { flag, given: spec.to_owned(), files }
     }
 
     /// Whether it is a file or folder below a canonical path, or that itself.

@@ -3,9 +3,10 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
-use study::{StudyRun, Summary, cells_csv, markdown, runs_csv};
+use study::{Score, StudyRun, Summary, cells_csv, markdown, runs_csv};
 
 use super::figure::figure;
 use crate::error::CliError;
@@ -16,6 +17,8 @@ const STUDY_FILE: &str = "study.toml";
 const LOCK: &str = ".lock";
 /// What a run printed is never larger.
 const MOST_BYTES: u64 = 1 << 20;
+/// Nor is what its evaluation found.
+const MOST_BYTES_OF_EVALUATION: u64 = 16 << 20;
 /// Characters of an error that a table can bear.
 const MOST_OF_ERROR: usize = 300;
 
@@ -77,11 +80,31 @@ impl StudyFolder {
         self.root.join("logs").join(format!("{}.json", run.name))
     }
 
-    /// Files for what a run prints, its result and everything else. What earlier starts said stays.
-    pub fn outputs(&self, run: &StudyRun, command: &str) -> io::Result<(File, File)> {
+    /// Where the evaluation of a run is.
+    pub fn evaluation(&self, run: &StudyRun) -> PathBuf {
+        self.root.join("evaluations").join(&run.name)
+    }
+
+    /// What the evaluation of a run found, for each of these; empty where there is none.
+    pub fn scores(&self, run: &StudyRun, scores: &[&Score]) -> Vec<Option<f64>> {
+        let text = files::read_text_bounded(&self.evaluation(run).join("results.json"), MOST_BYTES_OF_EVALUATION);
+        match text.ok().and_then(|text| serde_json::from_str::<Value>(&text).ok()) {
+            Some(evaluated) => scores.iter().map(|score| score.read(&evaluated)).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// A file for what a command says of a run. What earlier ones said stays.
+    pub fn log_of(&self, run: &StudyRun, command: &Command) -> io::Result<File> {
+        let words: Vec<_> = command.get_args().map(|word| text::shell(&word.to_string_lossy())).collect();
         let mut log = File::options().create(true).append(true).open(self.log(run))?;
-        writeln!(log, "$ {command}")?;
-        Ok((File::create(self.printed_path(run))?, log))
+        writeln!(log, "$ dino-vmf {}", words.join(" "))?;
+        Ok(log)
+    }
+
+    /// A file for the result that a run prints.
+    pub fn result_of(&self, run: &StudyRun) -> io::Result<File> {
+        File::create(self.printed_path(run))
     }
 
     /// The object that a run has printed as its result.
@@ -142,15 +165,22 @@ mod tests {
     fn the_error_of_a_run_is_that_of_its_last_start() {
         let place = tempfile::tempdir().unwrap();
         let folder = StudyFolder::open(&place.path().join("s"), "").unwrap();
-        let run = StudyRun { name: "r".into(), cell: 0, seed: 0, source: "".into(), settings: vec![] };
+        let run = StudyRun { name: "r".into(), cell: 0, seed: 0, source: "".into(), other: None, settings: vec![] };
         assert_eq!(folder.error(&run), None);
         fs::write(folder.log(&run), "$ a\nerror: first\n$ b\nnote\nerror: second:\n  more\n").unwrap();
         assert_eq!(folder.error(&run).as_deref(), Some("second: more"));
         fs::write(folder.log(&run), "$ a\nerror: first\n$ b\nall well\n").unwrap();
         assert_eq!(folder.error(&run), None);
         assert_eq!(folder.printed(&run), None);
-        _ = folder.outputs(&run, "x").unwrap();
-        fs::write(folder.printed_path(&run), "{\"steps\": 3}").unwrap();
+        _ = folder.log_of(&run, Command::new("x").args(["eval", "a b"])).unwrap();
+        let said = fs::read_to_string(folder.log(&run)).unwrap();
+        assert!(said.ends_with("all well\n$ dino-vmf eval 'a b'\n"), "{said}");
+        folder.result_of(&run).unwrap().write_all(b"{\"steps\": 3}").unwrap();
         assert_eq!(folder.printed(&run).unwrap()["steps"], 3);
+        let scores = Score::of_protocols(&["linear".to_owned()]);
+        assert_eq!(folder.scores(&run, &scores), []);
+        fs::create_dir_all(folder.evaluation(&run)).unwrap();
+        fs::write(folder.evaluation(&run).join("results.json"), "{\"results\":{\"linear\":{\"top1\":50}}}").unwrap();
+        assert_eq!(folder.scores(&run, &scores), [Some(50.0)]);
     }
 }

@@ -1,7 +1,7 @@
 //! What became of a run, from what it has left.
 
 use ssl::recipe::{Facts, Recipe};
-use study::{RunOutcome, StudyRun};
+use study::{Plan, RunOutcome, StudyRun};
 use train::run::RunReader;
 
 use super::folder::StudyFolder;
@@ -12,12 +12,13 @@ use crate::error::CliError;
 /// The outcome of a run whose process has just ended; `is_stopping` where it may only have been stopped.
 pub fn outcome_of_process(
     folder: &StudyFolder,
+    plan: &Plan,
     run: &StudyRun,
     recipe: &Recipe,
     status: &str,
     is_stopping: bool,
 ) -> RunOutcome {
-    match printed(folder, run, recipe) {
+    match printed(folder, plan, run, recipe) {
         Some(outcome) => outcome,
         None if is_stopping => RunOutcome::open(),
         None => RunOutcome::failed(folder.error(run).unwrap_or_else(|| format!("it ended with {status}; see its log"))),
@@ -25,8 +26,8 @@ pub fn outcome_of_process(
 }
 
 /// The outcome of a run that nobody has started now, which may have been trained elsewhere and with other settings.
-pub fn outcome(folder: &StudyFolder, run: &StudyRun, recipe: &Recipe, args: &StudyArgs) -> RunOutcome {
-    let Some(outcome) = printed(folder, run, recipe) else { return RunOutcome::open() };
+pub fn outcome(folder: &StudyFolder, plan: &Plan, run: &StudyRun, recipe: &Recipe, args: &StudyArgs) -> RunOutcome {
+    let Some(outcome) = printed(folder, plan, run, recipe) else { return RunOutcome::open() };
     match difference(folder, run, recipe, args) {
         Ok(None) => outcome,
         Ok(Some(difference)) => RunOutcome::failed(format!("it was trained with other settings: {difference}")),
@@ -34,9 +35,10 @@ pub fn outcome(folder: &StudyFolder, run: &StudyRun, recipe: &Recipe, args: &Stu
     }
 }
 
-fn printed(folder: &StudyFolder, run: &StudyRun, recipe: &Recipe) -> Option<RunOutcome> {
+fn printed(folder: &StudyFolder, plan: &Plan, run: &StudyRun, recipe: &Recipe) -> Option<RunOutcome> {
     let outcome = folder.printed(run).and_then(|object| RunOutcome::of_json(&object))?;
-    Some(outcome.timed(&folder.run(run), recipe.batch_size()))
+    let outcome = outcome.timed(&folder.run(run), recipe.batch_size());
+    Some(RunOutcome { scores: folder.scores(run, &plan.scores), ..outcome })
 }
 
 /// What a run's settings have that the study's do not; what it changed by itself when it began again is its own.

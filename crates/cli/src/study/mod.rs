@@ -1,5 +1,6 @@
 //! `study`: a grid of recipes, data and seeds, each run by a `pretrain` of its own, and the table that comes of it.
 
+mod evaluations;
 mod figure;
 mod folder;
 mod found;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ::study::pool::{self, Room};
-use ::study::{self as studies, Plan, RunOutcome, StudyFile, StudyRun, Summary, markdown};
+use ::study::{self as studies, Plan, RunOutcome, StudyFile, StudyRun, Summary, markdown, mean_and_deviation};
 use serde_json::{Value, json};
 use ssl::memory::MemoryNeed;
 use ssl::method;
@@ -18,6 +19,7 @@ use ssl::recipe::{Facts, Recipe, ResidualStream};
 use ssl::setup::learner_options;
 use tensor::Device;
 
+use self::evaluations::Evaluations;
 use self::folder::StudyFolder;
 use self::work::{Ended, Runs};
 use crate::args::{RecipeArgs, RecipeFlags, SplitArg, StudyArgs};
@@ -41,8 +43,12 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
     let out = args.out.clone().unwrap_or_else(|| default_out(&args.file));
     if args.table {
         let folder = StudyFolder::open(&out, &text)?;
-        let outcomes: Vec<RunOutcome> =
-            plan.runs.iter().zip(&recipes).map(|(run, recipe)| found::outcome(&folder, run, recipe, args)).collect();
+        let outcomes: Vec<RunOutcome> = plan
+            .runs
+            .iter()
+            .zip(&recipes)
+            .map(|(run, recipe)| found::outcome(&folder, &plan, run, recipe, args))
+            .collect();
         let summary = Summary::of(&plan, &outcomes);
         folder.write(&summary)?;
         print(&summary, &file, args, &out)?;
@@ -80,13 +86,28 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
     drop(chosen);
     let console = Console::new(selected.iter().map(|&run| recipes[run].total_steps()).sum());
     let stop = Stop::listen(&console)?;
-    let mut work = Runs::new(&plan, &selected, &recipes, &folder, args, room.at_once, &console, &stop)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = (room.at_once > 1).then(|| (cores / room.at_once).max(1));
+    let threads = args.device.thread_count()?.or(share);
+    let failed = |source: std::io::Error| CliError::StudyFolder { path: out.clone(), what: source.to_string() };
+    let mut work = Runs::new(&plan, &selected, &recipes, &folder, args, threads, &console, &stop);
     let order = work.order();
     let ended = pool::run_all(&order, &memory, room, &mut work);
-    let Ended { outcomes, failure, is_whole } = work.end_of_work();
+    let Ended { mut outcomes, failure, is_whole } = work.end_of_work();
     console.close();
-    let is_complete = ended.map_err(|source| CliError::StudyFolder { path: out.clone(), what: source.to_string() })?;
+    let mut is_complete = ended.map_err(failed)?;
     failure.map_or(Ok(()), Err)?;
+    let mut is_evaluated = true;
+    if is_complete && !plan.evaluate.is_empty() {
+        let console = Console::new(selected.len() as u64);
+        let mut work = Evaluations::new(&plan, &selected, &folder, args, threads, &console, &stop, outcomes);
+        let ended = pool::run_all(&work.order(), &memory, room, &mut work);
+        console.close();
+        let evaluated = work.end_of_work();
+        is_complete = ended.map_err(failed)?;
+        evaluated.failure.map_or(Ok(()), Err)?;
+        (outcomes, is_evaluated) = (evaluated.outcomes, !evaluated.failed);
+    }
     let summary = Summary::of(&plan, &outcomes);
     if is_whole {
         folder.write(&summary)?;
@@ -95,6 +116,10 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
     if !is_complete {
         output::note("stopped; the same command goes on with what is missing");
         return Ok(ExitCode::from(stop.status()));
+    }
+    if !is_evaluated {
+        output::note("not every run could be evaluated: the logs say why, and the same command tries again");
+        return Ok(ExitCode::FAILURE);
     }
     Ok(conclude(&outcomes))
 }
@@ -225,8 +250,16 @@ fn list(plan: &Plan, selected: &[usize], recipes: &[Recipe], memory: &[u64], arg
 fn print(summary: &Summary<'_>, file: &StudyFile, args: &StudyArgs, out: &Path) -> Result<(), CliError> {
     if !args.json {
         let names = "table.md, table.csv, runs.csv, figure.svg";
-        return output::result(&format!("{}\n{} has {names}\n", markdown(summary), text::shown(out)));
+        let pages = if summary.plan.evaluate.is_empty() { "" } else { ", and in evaluations/ a page for each run" };
+        return output::result(&format!("{}\n{} has {names}{pages}\n", markdown(summary), text::shown(out)));
     }
+    let scores = |found: &::study::CellSummary| {
+        let score = |(score, values): (&&studies::Score, &Vec<f64>)| {
+            let (mean, deviation) = mean_and_deviation(values).unzip();
+            (score.key.to_owned(), json!({ "mean": mean, "deviation": deviation.flatten(), "runs": values.len() }))
+        };
+        summary.plan.scores.iter().zip(&found.scores).map(score).collect::<serde_json::Map<_, _>>()
+    };
     let row = |(cell, found): (&::study::Cell, &::study::CellSummary)| {
         let number = |number: fn(&::study::Accuracies) -> f64| found.mean_of(number).map(|(mean, _)| mean);
         let deviation = found.mean_of(|knn| knn.trained).and_then(|(_, deviation)| deviation);
@@ -237,7 +270,7 @@ fn print(summary: &Summary<'_>, file: &StudyFile, args: &StudyArgs, out: &Path) 
             "knn_mean": number(|knn| knn.trained), "knn_deviation": deviation,
             "raw_pixels": number(|knn| knn.raw_pixels), "untrained": number(|knn| knn.untrained),
             "above_both": found.above_both(), "collapsed": found.collapsed, "retries": found.retries,
-            "failed": found.failed, "open": found.open, "seconds": found.seconds,
+            "failed": found.failed, "open": found.open, "seconds": found.seconds, "scores": scores(found),
         })
     };
     let rows: Vec<Value> = summary.plan.cells.iter().zip(&summary.cells).map(row).collect();

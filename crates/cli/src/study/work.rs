@@ -61,22 +61,19 @@ impl<'a> Runs<'a> {
         recipes: &'a [Recipe],
         folder: &'a StudyFolder,
         args: &'a StudyArgs,
-        at_once: usize,
+        threads: Option<usize>,
         console: &'a Console,
         stop: &'a Stop,
-    ) -> Result<Self, CliError> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let share = (at_once > 1).then(|| (cores / at_once).max(1));
-        let threads = args.device.thread_count()?.or(share);
+    ) -> Self {
         let meter = Meter::new(console, "steps");
         let outcome = |run: usize| match selected.binary_search(&run) {
             Ok(_) => RunOutcome::open(),
-            Err(_) => found::outcome(folder, &plan.runs[run], &recipes[run], args),
+            Err(_) => found::outcome(folder, plan, &plan.runs[run], &recipes[run], args),
         };
         let outcomes = (0..plan.runs.len()).map(outcome).collect();
         let unconfirmed = selected.iter().copied().filter(|&run| folder.printed(&plan.runs[run]).is_some()).collect();
         let (running, looked, failure) = (Vec::new(), Instant::now(), None);
-        Ok(Self {
+        Self {
             plan,
             selected,
             recipes,
@@ -91,7 +88,7 @@ impl<'a> Runs<'a> {
             outcomes,
             unconfirmed,
             failure,
-        })
+        }
     }
 
     /// The numbers of the runs: first those that are probably finished, so that the table is soon whole.
@@ -107,25 +104,11 @@ impl<'a> Runs<'a> {
     }
 
     fn command(&self, run: &StudyRun) -> io::Result<Command> {
-        let mut command = Command::new(machine::program()?);
-        // Ctrl-C is for the study, which asks every run to stop once: a run that is asked twice ends without saving.
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        command
-            .arg("pretrain")
-            .arg("--no-report")
-            .arg("--data")
-            .arg(&run.source)
-            .arg("--out")
-            .arg(self.folder.run(run));
+        let mut command = of_study(self.args, self.threads, &["pretrain", "--no-report", "--json"])?;
+        command.arg("--data").arg(&run.source).arg("--out").arg(self.folder.run(run));
         for setting in &run.settings {
             command.arg("--set").arg(setting);
         }
-        if let Some(threads) = self.threads {
-            command.arg("--threads").arg(threads.to_string());
-        }
-        command.arg("--device").arg(&self.args.device.device).arg("--json");
-        command.arg("--stop-with").arg(std::process::id().to_string());
         Ok(command)
     }
 
@@ -176,6 +159,31 @@ impl<'a> Runs<'a> {
     }
 }
 
+/// A command of this program on the study's device, which stops with this process.
+pub fn of_study(args: &StudyArgs, threads: Option<usize>, words: &[&str]) -> io::Result<Command> {
+    let mut command = Command::new(machine::program()?);
+    // Ctrl-C is for the study, which asks every process to stop once: a run that is asked twice ends without saving.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    command.args(words);
+    if let Some(threads) = threads {
+        command.arg("--threads").arg(threads.to_string());
+    }
+    command.arg("--device").arg(&args.device.device);
+    command.arg("--stop-with").arg(std::process::id().to_string());
+    Ok(command)
+}
+
+/// Asks a process of the study to save and stop.
+pub fn ask_to_stop(process: &mut Child) {
+    #[cfg(unix)]
+    if let Some(pid) = i32::try_from(process.id()).ok().and_then(rustix::process::Pid::from_raw) {
+        _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+    #[cfg(not(unix))]
+    let _ = process.kill();
+}
+
 impl Work for Runs<'_> {
     fn start(&mut self, run: usize) -> io::Result<Started> {
         let planned = &self.plan.runs[run];
@@ -183,19 +191,12 @@ impl Work for Runs<'_> {
             return Ok(Started::Busy);
         }
         let mut command = self.command(planned)?;
-        let words = command.get_args().map(|word| text::shell(&word.to_string_lossy())).collect::<Vec<_>>().join(" ");
-        let shown = format!("dino-vmf {words}");
-        let (result, log) = self.folder.outputs(planned, &shown)?;
+        let (result, log) = (self.folder.result_of(planned)?, self.folder.log_of(planned, &command)?);
         Ok(Started::Process(command.stdin(Stdio::null()).stdout(result).stderr(log).spawn()?))
     }
 
     fn stop(&mut self, process: &mut Child) {
-        #[cfg(unix)]
-        if let Some(pid) = i32::try_from(process.id()).ok().and_then(rustix::process::Pid::from_raw) {
-            _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        #[cfg(not(unix))]
-        let _ = process.kill();
+        ask_to_stop(process);
     }
 
     fn heard(&mut self, event: Event) {
@@ -210,7 +211,7 @@ impl Work for Runs<'_> {
             Event::Ended(run, status) => {
                 let (planned, recipe) = (&self.plan.runs[run], &self.recipes[run]);
                 let (status, is_stopping) = (status.to_string(), self.should_stop());
-                let outcome = found::outcome_of_process(self.folder, planned, recipe, &status, is_stopping);
+                let outcome = found::outcome_of_process(self.folder, self.plan, planned, recipe, &status, is_stopping);
                 self.end(run, outcome);
             }
             Event::NotStarted(run, error) => {

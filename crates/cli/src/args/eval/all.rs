@@ -38,6 +38,9 @@ pub struct AllArgs {
     /// All but these protocols
     #[arg(long, value_name = "P,P", value_delimiter = ',')]
     pub skip: Vec<ProtocolArg>,
+    /// Images of another kind, which `certainty` should tell from these, as its own flag
+    #[arg(long, value_name = "SRC")]
+    pub other: Option<String>,
     /// Neighbours of `knn`, as its own flag
     #[arg(long, value_name = "K,K", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     pub k: Vec<u32>,
@@ -47,6 +50,9 @@ pub struct AllArgs {
     /// Compute everything again, and replace results of other weights or data in the folder
     #[arg(long)]
     pub force: bool,
+    /// Ends this process when the one with this number, which started it, is gone.
+    #[arg(long, hide = true)]
+    pub stop_with: Option<u32>,
     /// What the network sees, where it computes, and how the result is printed.
     #[command(flatten)]
     pub judging: JudgingArgs,

@@ -30,6 +30,7 @@ use crate::device;
 use crate::error::CliError;
 use crate::output;
 use crate::output_file::Input;
+use crate::signals;
 use crate::weights::Weights;
 use headline::headline;
 use plan::{Data, Item, LeftOut};
@@ -37,6 +38,7 @@ use store::{Kept, Store};
 
 /// Runs what there is to run, prints a table of it and writes the page.
 pub fn run(args: &AllArgs) -> Result<ExitCode, CliError> {
+    args.stop_with.map_or(Ok(()), signals::stop_with)?;
     let device = args.judging.inference.open()?;
     let shelf = Shelf::keeping();
     let data = Data::open(args, &shelf)?;
@@ -119,6 +121,7 @@ fn about(args: &AllArgs, data: &Data, weights: &Weights) -> Map<String, Value> {
 fn inputs(args: &AllArgs) -> Vec<Input> {
     let mut inputs = vec![Input::file("--weights", &args.weights)];
     inputs.extend(args.data.as_deref().map(Input::data));
+    inputs.extend(args.other.as_deref().map(|other| Input::images("--other", other)));
     let folders = [
         ("--oxford", &args.oxford),
         ("--paris", &args.paris),

@@ -222,6 +222,7 @@ fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'sta
     let is_chosen = match protocol {
         Knn => !args.k.is_empty(),
         Linear => args.epochs.is_some(),
+        Certainty => args.other.is_some(),
         _ => false,
     };
     match protocol {
@@ -229,6 +230,7 @@ fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'sta
             let ks: Vec<String> = args.k.iter().map(u32::to_string).collect();
             settings.push(flag("k", ks.join(",")));
         }
+        Certainty => settings.extend(args.other.as_ref().map(|other| flag("other", other))),
         Linear => settings.extend(args.epochs.map(|epochs| flag("epochs", epochs.to_string()))),
         Attention => {
             settings.extend([flag("images", PICTURES.to_string()), "--force".into()]);
@@ -252,7 +254,8 @@ fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'sta
     if protocol != Attention && args.judging.input.batch_size != BATCH_SIZE {
         machine.push(flag("batch-size", args.judging.input.batch_size.to_string()));
     }
-    let item = || Item { name, command, place, settings, is_chosen, machine, folder: None };
+    let folder = args.other.as_ref().filter(|_| protocol == Certainty).map(PathBuf::from);
+    let item = || Item { name, command, place, settings, is_chosen, machine, folder };
     vec![(name, possible.map(|()| item()))]
 }
 
