@@ -296,8 +296,16 @@ impl<'a> Seen<'a> {
             return Said { kind: Kind::Learnt, advice: format!("Learnt: {found}{still}. Next: {next}"), epochs };
         }
         let so_far = format!("{} ({})", found.in_words(), found.with_margin());
-        let next = "nothing is lost, and nothing gained: more images, or a higher backbone_lr with a weaker pull";
-        said(Kind::NoGain, format!("No gain: {so_far}. Next: {next}, in another --out"))
+        // How long the training of a given backbone takes is not known as it is of a drawn one; but some steps are too few for any.
+        let epochs = (is_rising || (recipe.begin() == Begin::Init && self.is_short())).then(|| self.longer());
+        let next = match epochs {
+            Some(epochs) => format!("a longer run: --epochs {epochs}"),
+            None if recipe.pull() > 0.0 => "more images, or a higher backbone_lr with a weaker pull".to_owned(),
+            None if recipe.backbone_lr() < 1.0 => "more images, or a higher backbone_lr".to_owned(),
+            None => "more images".to_owned(),
+        };
+        let advice = format!("No gain: {so_far}; nothing is lost, and nothing gained. Next: {next}, in another --out");
+        Said { kind: Kind::NoGain, advice, epochs }
     }
 
     fn by_accuracy(&self, found: &Accuracy) -> Said {

@@ -79,6 +79,27 @@ fn a_run_that_is_long_enough_and_has_not_learnt_is_told_so() {
 }
 
 #[test]
+fn a_given_backbone_that_has_not_gained_is_told_what_could_help() {
+    const GIVEN: &str = "begin_weights = \"0123456789abcdef\"\nstart = \"random\"";
+    let same = table(30.0, 30.0, 31.0);
+    let advice = |text: &str, steps| {
+        let recipe = recipe(&format!("{text}\n{GIVEN}"), true);
+        let (word, advice) = finished(&recipe, record(steps), MOVED, Some(&same));
+        assert_eq!(word, "no_gain", "{advice}");
+        advice
+    };
+    // There is no pull to weaken.
+    let short = advice("begin = \"init\"\nepochs = 10", 40);
+    assert!(short.contains("a longer run: --epochs 20"), "{short}");
+    let long = advice("begin = \"init\"\nepochs = 800", 3200);
+    assert!(long.contains("Next: more images, in another --out"), "{long}");
+    let held = advice("begin = \"adapt\"\nepochs = 10", 40);
+    assert!(held.contains("a higher backbone_lr with a weaker pull"), "{held}");
+    let free = advice("begin = \"adapt\"\nepochs = 10\npull = 0", 40);
+    assert!(free.contains("Next: more images, or a higher backbone_lr, in"), "{free}");
+}
+
+#[test]
 fn the_curve_says_what_to_try_next() {
     let long = recipe("epochs = 800", true);
     let knn = table(40.0, 20.0, 30.0);

@@ -149,6 +149,10 @@ fn check_anchors(recipe: &Recipe) -> Result<(), RecipeError> {
     if recipe.prototypes() == Prototypes::None {
         return Err(RecipeError::FreeNormsWithoutNormalizer);
     }
+    // Scaled to use all prototypes equally, the targets of one image are uniform whatever it shows.
+    if recipe.sinkhorn() && recipe.batch_size() == 1 {
+        return Err(RecipeError::SinkhornOfOneImage);
+    }
     let (size, patch) = (recipe.global_size(), recipe.patch_size());
     let patches = (size.height / patch) * (size.width / patch);
     if (patches as f64 * (1.0 - recipe.patch_drop())) < 1.0 {
@@ -316,6 +320,19 @@ mod tests {
         let message = check_scope(MethodName::Dino, [(&every, "f:1"), (&foreign, "f:2")]).unwrap_err().to_string();
         assert!(message.starts_with("f:2: recipe key `patch_drop` does not apply to method `dino`"), "{message}");
         assert_eq!((every.scope.names(), mine.scope.names()), (None, Some("dino".to_owned())));
+    }
+
+    #[test]
+    fn targets_of_a_single_image_are_not_spread_over_all_prototypes() {
+        let facts = Facts { images: 300, height: 64, width: 64, labelled: false, fingerprint: 7 };
+        let resolve = |text: &str| {
+            let text = format!("method = \"msn\"\nout_dim = 8\n{text}");
+            RawRecipe::from_toml(&text, "test").unwrap().resolve(&facts)
+        };
+        let error = resolve("batch_size = 1").unwrap_err();
+        assert!(matches!(error, RecipeError::SinkhornOfOneImage), "{error}");
+        assert!(resolve("batch_size = 1\nsinkhorn = false").is_ok());
+        assert!(resolve("batch_size = 2").is_ok());
     }
 
     #[test]

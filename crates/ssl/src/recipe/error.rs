@@ -231,6 +231,12 @@ pub enum RecipeError {
         /// The share that is left out.
         drop: f64,
     },
+    /// Targets that are spread over all prototypes, of one image.
+    #[error(
+        "batch_size = 1 with sinkhorn = true: the targets of a step are spread over all prototypes, so those of a single image would \
+         always be uniform. A larger batch_size, or sinkhorn = false"
+    )]
+    SinkhornOfOneImage,
     /// A value that is not that of the given weights.
     #[error("{place}: {key} = {given} contradicts {weights}, whose network has {key} = {found}: leave {key} out")]
     NotOfWeights {
