@@ -79,7 +79,7 @@ Every export is read back and compared with the network it came from, on an imag
 for bit, an ONNX file by running it. Weights are written in f32. The teacher is written, or --which student.
 
 An ONNX file (opset 17) takes `pixels` [batch, channels, height, width] of one size, normalised with the mean and std in
-its metadata, and gives `class` [batch, width] and `patches` [batch, patches, width] after the last norm. Of a run with
-von Mises-Fisher prototypes whose head has no batch norm, it also gives `log_density` [batch], the logarithm of the
-mixture's density at the image, and `kappa` [batch], the concentration of the component that is most responsible for it.
+its metadata, and gives `class` [batch, width] and `patches` [batch, patches, width] after the last norm. Of a DINO
+or iBOT run with von Mises-Fisher prototypes whose head has no batch norm, it also gives `log_density` [batch], the logarithm
+of the mixture's density at the image, and `kappa` [batch], the concentration of the component that is most responsible for it.
 --image-size says for which size positions are interpolated.";

@@ -213,7 +213,10 @@ fn keys_help() -> String {
         format!("\n  {:widest$}  {} [{}]{only}", key.name, key.meaning, key.allowed)
     };
     let lines: String = ssl::recipe::help().map(line).collect();
-    format!("Keys of a recipe, for --set and for the file, with the values that they take:{lines}")
+    format!(
+        "Keys of a recipe, for --set and for the file, with the values that they take. What nobody sets is derived from the \
+         data; --verbose prints every value before the run, with its reason:{lines}"
+    )
 }
 
 /// `views`.

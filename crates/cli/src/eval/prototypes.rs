@@ -120,7 +120,7 @@ fn in_words(
     if let Some(spread) = kappa {
         let at = |share: f64| spread.quantiles.iter().find(|(s, _)| *s == share).map_or(f64::NAN, |(_, value)| *value);
         text += &format!(
-            "kappa = |w| / tau: {:.1} to {:.1}, median {:.1}, middle half {:.1} to {:.1}\n",
+            "kappa = |w| / tau: {:.1} to {:.1}, median {:.1}, middle half {:.1} to {:.1} (a run's log divides by student_temp)\n",
             at(0.0),
             at(1.0),
             at(0.5),

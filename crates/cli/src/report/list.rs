@@ -1,5 +1,7 @@
 //! `runs`: the runs below a folder as a list.
 
+use std::io::{self, IsTerminal};
+
 use report::account::Account;
 use report::listing::{self, Listed};
 use serde_json::{Value, json};
@@ -8,10 +10,17 @@ use crate::args::{RunsArgs, SortArg};
 use crate::error::CliError;
 use crate::output;
 
-/// Where the list of runs cuts a verdict: it is one line each.
-const VERDICT_LETTERS: usize = 60;
-/// And the name of the data.
-const DATA_LETTERS: usize = 20;
+/// Where the list of runs cuts a verdict, and the name of the data, on a terminal: it is one line each.
+const TERMINAL: Letters = Letters { verdict: 60, data: 20 };
+/// Elsewhere, where somebody looks for words in it.
+const WHOLE: Letters = Letters { verdict: usize::MAX, data: usize::MAX };
+
+/// How many letters of a text are shown.
+#[derive(Clone, Copy)]
+struct Letters {
+    verdict: usize,
+    data: usize,
+}
 
 /// Prints the list of the runs below a folder.
 pub fn list(args: &RunsArgs) -> Result<(), CliError> {
@@ -28,7 +37,7 @@ pub fn list(args: &RunsArgs) -> Result<(), CliError> {
         output::note(&format!("{folder}: no run below this folder yet; `dino-vmf runs FOLDER` looks in another one"));
         return Ok(());
     }
-    output::result(&table(&runs))
+    output::result(&table(&runs, if io::stdout().is_terminal() { TERMINAL } else { WHOLE }))
 }
 
 fn sort(runs: &mut [Listed], by: SortArg) {
@@ -51,9 +60,9 @@ fn sort(runs: &mut [Listed], by: SortArg) {
     }
 }
 
-fn table(runs: &[Listed]) -> String {
+fn table(runs: &[Listed], letters: Letters) -> String {
     const TITLES: [&str; 9] = ["run", "state", "method", "network", "data", "epoch", "kNN %", "loss", "verdict"];
-    let rows: Vec<[String; 9]> = runs.iter().map(row).collect();
+    let rows: Vec<[String; 9]> = runs.iter().map(|run| row(run, letters)).collect();
     let width = |column: usize| {
         let longest = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         longest.max(TITLES[column].chars().count())
@@ -68,11 +77,11 @@ fn table(runs: &[Listed]) -> String {
     text
 }
 
-fn row(listed: &Listed) -> [String; 9] {
+fn row(listed: &Listed, letters: Letters) -> [String; 9] {
     let none = || "-".to_owned();
     match &listed.account {
         Err(error) => {
-            let why = text::shortened(&error.to_string(), VERDICT_LETTERS).into_owned();
+            let why = text::shortened(&error.to_string(), letters.verdict).into_owned();
             [listed.place.clone(), "unreadable".to_owned(), none(), none(), none(), none(), none(), none(), why]
         }
         Ok(run) => {
@@ -82,11 +91,11 @@ fn row(listed: &Listed) -> [String; 9] {
                 run.state.word().to_owned(),
                 run.method(),
                 format!("{}/{}", run.recipe.arch(), run.recipe.patch_size()),
-                text::shortened(&run.data(), DATA_LETTERS).into_owned(),
+                text::shortened(&run.data(), letters.data).into_owned(),
                 format!("{:.0}/{}", run.step as f64 / run.steps_per_epoch(), run.recipe.epochs()),
                 run.knn().map_or_else(none, |knn| format!("{knn:.1}")),
                 loss.map_or_else(none, |loss| format!("{loss:.3}")),
-                text::shortened(&run.verdict.words, VERDICT_LETTERS).into_owned(),
+                text::shortened(&run.verdict.words, letters.verdict).into_owned(),
             ]
         }
     }

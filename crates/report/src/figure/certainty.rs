@@ -63,7 +63,7 @@ pub fn figure(networks: &[Risks]) -> Figure {
         series,
         ..Default::default()
     };
-    let title = "risk: per cent of them that kNN gets wrong";
+    let title = "risk: per cent wrong in kNN";
     let charts = match networks {
         [network] => {
             let line = |(measure, points): &(&str, Vec<(f64, f64)>)| Series::new((*measure).to_owned(), points.clone());

@@ -68,4 +68,5 @@ with the most members. Connected components, where chains count, are the second 
 
 With --data each image chooses the prototype of its largest logit: how many are used, their perplexity, and whether the
 largest set is void: chosen by no image, and pointing away from the mean of all (a cosine near -1). kappa = |w| / tau is
-how concentrated a component is.";
+how concentrated a component is; tau is the teacher's at its end, or the student's for --which student. The prototypes are
+those of class tokens; iBOT's patches have the same ones unless the run has shared_head = false.";
