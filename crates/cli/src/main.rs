@@ -12,6 +12,7 @@ mod description;
 mod device;
 mod devices;
 mod doctor;
+mod dry_run;
 mod error;
 mod eval;
 mod export;

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use eval::ReadOptions;
 use ssl::memory::{MemoryNeed, estimate_on_cpu};
 use ssl::method;
 use ssl::recipe::Recipe;
@@ -12,6 +13,7 @@ use text::bytes;
 use crate::error::CliError;
 use crate::limits::{self, Limit};
 use crate::output;
+use crate::pretrain;
 use crate::proc;
 
 /// An estimate may be too high by this factor.
@@ -92,6 +94,19 @@ pub fn judge_recipe(device: &Device, recipe: &Recipe) -> Result<Option<String>, 
     let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
     let need = MemoryNeed { options: &options, method: &*method, batch, drop_path, evaluated: None };
     judge(estimate_on_cpu(device, &need)? as u64, &memory, SMALLER)
+}
+
+/// What the training of a recipe takes, in words.
+pub fn of_recipe(device: &Device, recipe: &Recipe) -> Result<String, CliError> {
+    let (options, method) = (learner_options(recipe)?, method::of(recipe));
+    let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
+    let evaluated = Some(pretrain::evaluated_at_once(recipe, ReadOptions::default()));
+    let need = MemoryNeed { options: &options, method: &*method, batch, drop_path, evaluated };
+    let free = device.free_memory().map_or(String::new(), |free| format!("; {} are free there now", bytes(free)));
+    Ok(match ssl::memory::plan(device, &need)? {
+        Some(plan) => format!("{} of the GPU, by its plan{free}", bytes(plan.total as u64)),
+        None => format!("about {}", bytes(estimate_on_cpu(device, &need)? as u64)),
+    })
 }
 
 /// The same for any work: `smaller` are the options that make it so.

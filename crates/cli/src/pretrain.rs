@@ -22,6 +22,7 @@ use crate::collapse;
 use crate::conclusion;
 use crate::description;
 use crate::device::Chosen;
+use crate::dry_run;
 use crate::error::CliError;
 use crate::extension::{self, Length};
 use crate::images;
@@ -40,6 +41,9 @@ use crate::witness;
 
 /// Trains, or goes on with what an earlier start of the same command began.
 pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
+    if args.dry_run {
+        return dry_run::show(&resolve(args, &Processes::alone())?);
+    }
     if let own::Part::Parent(status) = own::start(args)? {
         return Ok(status);
     }
@@ -53,6 +57,24 @@ fn train(args: &PretrainArgs, processes: &Processes) -> Result<u8, CliError> {
     if let Some(parent) = own::parent().or(args.stop_with) {
         signals::stop_with(parent)?;
     }
+    let command = resolve(args, processes)?;
+    if !processes.is_first() {
+        return witness::run(&command);
+    }
+    let (mut vacated, mut heard) = (None, None);
+    loop {
+        match command.attempt(vacated.take(), &mut heard)? {
+            Next::Again(folder) => vacated = Some(folder),
+            Next::Ended(status) => {
+                command.report(&|| heard.as_ref().is_some_and(|(_, stop)| stop.requested()));
+                return Ok(status);
+            }
+        }
+    }
+}
+
+/// What is to be trained, on which device and in which folder.
+fn resolve<'a>(args: &'a PretrainArgs, processes: &'a Processes) -> Result<Command<'a>, CliError> {
     let asked = as_begun(args.recipe.asked(args.device.thread_count()?)?, args.out.as_deref())?;
     let (asked, beginning) = beginning::of(args, asked)?;
     // One GPU that was asked for by number of GPUs is no reason to go on without.
@@ -75,20 +97,7 @@ fn train(args: &PretrainArgs, processes: &Processes) -> Result<u8, CliError> {
     };
     let fitted = as_begun(fitted, Some(&out))?;
     let Length { asked: fitted, before } = extension::of(args, fitted, &out)?;
-    let command = Command { args, processes, asked, fitted, before, beginning, device, train, facts, out };
-    if !processes.is_first() {
-        return witness::run(&command);
-    }
-    let (mut vacated, mut heard) = (None, None);
-    loop {
-        match command.attempt(vacated.take(), &mut heard)? {
-            Next::Again(folder) => vacated = Some(folder),
-            Next::Ended(status) => {
-                command.report(&|| heard.as_ref().is_some_and(|(_, stop)| stop.requested()));
-                return Ok(status);
-            }
-        }
-    }
+    Ok(Command { args, processes, asked, fitted, before, beginning, device, train, facts, out })
 }
 
 impl Command<'_> {
@@ -360,7 +369,8 @@ pub fn name_of(data: &str) -> String {
     }
 }
 
-fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path, collapsed: usize, is_verbose: bool) {
+/// Says what is to be trained.
+pub fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path, collapsed: usize, is_verbose: bool) {
     let (steps, per_epoch) = (recipe.total_steps(), recipe.steps_per_epoch());
     let attempt = if collapsed > 0 { format!(", attempt {}", collapsed + 1) } else { String::new() };
     let table = recipe.table(is_verbose);

@@ -40,6 +40,10 @@ fn unknown(mut error: clap::Error, given: &str, words: &[String]) -> clap::Error
         let tip = if key == name { "set it with" } else { "a similar key of the recipe is set with" };
         suggest(&mut error, format!("{tip} '--set {key}=...'"));
     }
+    if let Some(place) = command.get_positionals().next().filter(|_| given == "--weights") {
+        let name = place.get_value_names().and_then(<[_]>::first).map_or("RUN", |name| name.as_str());
+        suggest(&mut error, format!("runs and weights are given here without a flag: dino-vmf {path}{name}"));
+    }
     let list = wrapped(command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(|arg| arg.get_long()));
     let usage = format!("{list}\n`dino-vmf {path}--help` explains them");
     error.insert(ContextKind::Usage, ContextValue::StyledStr(usage.into()));
@@ -114,6 +118,19 @@ mod tests {
         for part in ["--temperature", "--image-size", "`dino-vmf eval knn --help` explains them"] {
             assert!(said.contains(part), "{part}: {said}");
         }
+    }
+
+    #[test]
+    fn weights_where_runs_have_no_flag_are_answered_with_their_place() {
+        for (line, place) in [
+            ("figure prototypes --weights runs/a --out a.svg", "dino-vmf figure prototypes RUN|RESULT.json"),
+            ("inspect --weights runs/a", "dino-vmf inspect "),
+            ("report --weights runs/a", "dino-vmf report RUN"),
+        ] {
+            let said = message(line);
+            assert!(said.contains("without a flag") && said.contains(place), "{said}");
+        }
+        assert!(!message("pretrain --weights runs/a").contains("without a flag"));
     }
 
     #[test]

@@ -316,6 +316,24 @@ fn without_out_the_folder_follows_from_the_command() {
 }
 
 #[test]
+fn a_dry_run_writes_nothing_and_its_recipe_is_that_of_the_run() {
+    let place = tempfile::tempdir().unwrap();
+    let (out, recipe) = (place.path().join("run"), place.path().join("mine.toml"));
+    let dry = small(&out, &["--dry-run", "--epochs", "2"]).succeeded();
+    assert!(dry.err.contains("memory  about ") && dry.err.contains("recipe\n"), "{}", dry.err);
+    assert!(!out.exists(), "nothing is written");
+    fs::write(&recipe, &dry.out).unwrap();
+
+    small(&out, &["--epochs", "2"]).succeeded();
+    let again = place.path().join("again");
+    let mut by_file = common::program();
+    by_file.args(&common::SMALL[..3]).arg("--device=cpu").arg("--recipe").arg(&recipe).arg("--out").arg(&again);
+    Finished::of(by_file.output().unwrap()).succeeded();
+    let weights = |run: &Path| fs::read(run.join("backbone.safetensors")).unwrap();
+    assert!(weights(&out) == weights(&again), "the recipe that was printed is that of the command");
+}
+
+#[test]
 fn two_processes_do_not_train_into_one_folder() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = start(folder.path());

@@ -53,10 +53,15 @@ pub struct Processes {
 }
 
 impl Processes {
+    /// This process, however it was started.
+    pub fn alone() -> Self {
+        Self { way: Way::Alone }
+    }
+
     /// Finds those that this process was started with: on GPUs at their desk, on CPUs through MPI.
     pub fn find(args: &PretrainArgs) -> Result<Self, CliError> {
         match launched()? {
-            None => Ok(Self { way: Way::Alone }),
+            None => Ok(Self::alone()),
             Some(launched) => Self::reach(launched, &args.device, waiting(args.process_timeout)),
         }
     }
