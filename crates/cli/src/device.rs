@@ -1,11 +1,55 @@
 //! From `--device`, `--threads` and `--precision` to a device.
 
 use ssl::recipe::ResidualStream;
-use tensor::{CpuOptions, CudaOptions, CudaPrecision, DType, Device, ResidualPrecision};
+use tensor::{CpuOptions, CudaOptions, CudaPrecision, DType, Device, DeviceError, ResidualPrecision};
 
 use crate::args::{AUTO, DeviceArgs, InferenceArgs, PrecisionArg};
 use crate::devices::Devices;
 use crate::error::CliError;
+
+/// Why a device that was asked for is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceChoiceError {
+    /// A GPU that cannot be used.
+    #[error("--device {given}: {error}. `dino-vmf doctor` says what is there; --device cpu does without a GPU")]
+    NoCuda {
+        /// What was asked for.
+        given: String,
+        /// What is missing.
+        error: DeviceError,
+    },
+    /// As [`DeviceChoiceError::NoCuda`], after a command that has printed the reason itself.
+    #[error("--device {given}: this machine cannot do that; see above")]
+    NotHere {
+        /// What was asked for.
+        given: String,
+    },
+    /// A precision that the CPU does not have.
+    #[error(
+        "--precision bf16: a CPU computes in f32 only{}. Leave --precision out, or choose a GPU with --device cuda",
+        no_gpu.as_ref().map_or(String::new(), |reason| format!(", and {reason}"))
+    )]
+    Bf16OnCpu {
+        /// Why there is no GPU, where one was looked for.
+        no_gpu: Option<String>,
+    },
+    /// A number of threads that is none, or too large.
+    #[error("{variable}={value}: it must be a whole number from 1 to {most}; unset it to compute on all cores")]
+    Threads {
+        /// The environment variable.
+        variable: &'static str,
+        /// What it is set to.
+        value: String,
+        /// The most threads.
+        most: u16,
+    },
+    /// No device of that name.
+    #[error("--device {given}: there is no such device; use auto, cpu, cuda or cuda:N")]
+    UnknownDevice {
+        /// What was asked for.
+        given: String,
+    },
+}
 
 /// A device, and why it is not a GPU.
 pub struct Chosen {
@@ -62,10 +106,10 @@ impl DeviceArgs {
             Some("") => Ok(Some(0)),
             Some(rest) => match rest.strip_prefix(':').and_then(|n| n.parse().ok()) {
                 Some(number) => Ok(Some(number)),
-                None => Err(CliError::UnknownDevice { given: self.device.clone() }),
+                None => Err(DeviceChoiceError::UnknownDevice { given: self.device.clone() }.into()),
             },
             None if matches!(self.device.as_str(), "cpu" | AUTO) => Ok(None),
-            None => Err(CliError::UnknownDevice { given: self.device.clone() }),
+            None => Err(DeviceChoiceError::UnknownDevice { given: self.device.clone() }.into()),
         }
     }
 
@@ -85,8 +129,10 @@ impl DeviceArgs {
                 Err(error) => self.choose_cpu(Some(error.to_string())),
             },
             _ => {
-                let Some(index) = self.gpu_number()? else { return Err(CliError::UnknownDevice { given }) };
-                let device = gpu(index).map_err(|error| CliError::NoCuda { given, error })?;
+                let Some(index) = self.gpu_number()? else {
+                    return Err(DeviceChoiceError::UnknownDevice { given }.into());
+                };
+                let device = gpu(index).map_err(|error| DeviceChoiceError::NoCuda { given, error })?;
                 Ok(Chosen { device, no_gpu: None })
             }
         }
@@ -118,7 +164,12 @@ fn threads_of(value: &str) -> Result<Option<usize>, CliError> {
         "" | "0" => Ok(None),
         number => match number.parse() {
             Ok(threads @ 1..=MAX_THREADS) => Ok(Some(threads.into())),
-            _ => Err(CliError::Threads { variable: THREADS_VARIABLE, value: value.to_owned(), most: MAX_THREADS }),
+            _ => Err(DeviceChoiceError::Threads {
+                variable: THREADS_VARIABLE,
+                value: value.to_owned(),
+                most: MAX_THREADS,
+            }
+            .into()),
         },
     }
 }
@@ -134,7 +185,7 @@ impl InferenceArgs {
         let options = CudaOptions { precision, ..CudaOptions::default() };
         let Chosen { device, no_gpu } = self.machine.choose_with(options)?;
         if self.precision == PrecisionArg::Bf16 && !device.is_gpu() {
-            return Err(CliError::Bf16OnCpu { no_gpu });
+            return Err(DeviceChoiceError::Bf16OnCpu { no_gpu }.into());
         }
         match self.machine.device.as_str() {
             AUTO => Devices::with_others(device, options, self.gpus),
@@ -183,6 +234,9 @@ mod tests {
             InferenceArgs { machine, precision, gpus: None }.open()
         };
         assert_eq!(super::precision(&open(PrecisionArg::F32).unwrap()), "f32");
-        assert!(matches!(open(PrecisionArg::Bf16), Err(CliError::Bf16OnCpu { no_gpu: None })));
+        assert!(matches!(
+            open(PrecisionArg::Bf16),
+            Err(CliError::DeviceChoice(DeviceChoiceError::Bf16OnCpu { no_gpu: None }))
+        ));
     }
 }

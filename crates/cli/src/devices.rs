@@ -8,6 +8,7 @@ use std::ops::Deref;
 use eval::Twin;
 use tensor::{CudaOptions, Device, ParamSet, found_gpus};
 
+use crate::device::DeviceChoiceError;
 use crate::error::CliError;
 use crate::output;
 use crate::processes;
@@ -70,7 +71,7 @@ impl Devices {
             match Device::cuda(options) {
                 Ok(device) => opened.push(device),
                 Err(error) if self.asked => {
-                    return Err(CliError::NoCuda { given: format!("cuda:{}", options.index), error });
+                    return Err(DeviceChoiceError::NoCuda { given: format!("cuda:{}", options.index), error }.into());
                 }
                 Err(error) => output::note(&format!("GPU {} is left out: {error}", options.index)),
             }

@@ -7,6 +7,7 @@ use text::{bytes, count};
 
 use crate::args::DoctorArgs;
 use crate::bench::step;
+use crate::device::DeviceChoiceError;
 use crate::error::CliError;
 use crate::machine;
 use crate::memory::HostMemory;
@@ -23,8 +24,8 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     // A device that cannot be had is what a person comes here for: the table first, then the error.
     let (chosen, refusal) = match args.device.choose() {
         Ok(chosen) => (chosen, None),
-        Err(CliError::NoCuda { given, error }) => {
-            (args.device.choose_cpu(Some(error.to_string()))?, Some(CliError::NotHere { given }))
+        Err(CliError::DeviceChoice(DeviceChoiceError::NoCuda { given, error })) => {
+            (args.device.choose_cpu(Some(error.to_string()))?, Some(DeviceChoiceError::NotHere { given }))
         }
         Err(error) => return Err(error),
     };
@@ -126,7 +127,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     text += "\n";
     text.extend(advice.iter().map(|line| format!("* {line}\n")));
     output::result(&text)?;
-    refusal.map_or(Ok(()), Err)
+    refusal.map_or(Ok(()), |refusal| Err(refusal.into()))
 }
 
 /// What several GPUs need beside what one does.

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use data::BadSample;
 use text::bytes;
 
-use crate::processes::{GpusError, LaunchError, Launched};
+use crate::device::DeviceChoiceError;
+use crate::processes::{GpusError, LaunchError, ProcessesError};
+use crate::weights::GivenWeightsError;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -100,70 +102,27 @@ pub enum CliError {
     /// Several GPUs.
     #[error(transparent)]
     Gpus(Box<GpusError>),
-    /// One of several processes that have no way to talk.
-    #[error(
-        "this is {}, sees no GPU that it could use (`dino-vmf doctor` says why), and has no way to talk to the others: processes on CPUs \
-         talk through MPI. Start them with mpirun or srun, and with a build that has it (`cargo install --path crates/cli --features mpi`)",
-        launched.in_detail()
-    )]
-    NoMpi {
-        /// How it was started.
-        launched: Launched,
-    },
-    /// MPI cannot be used beside threads.
-    #[cfg(feature = "mpi")]
-    #[error("this MPI cannot be called by a program with threads (MPI_THREAD_SERIALIZED): most builds of MPI can")]
-    MpiThreads,
-    /// Another MPI than that of the launcher.
-    #[cfg(feature = "mpi")]
-    #[error(
-        "this is {launched}, but the MPI that this program was built with sees {found} in all: build it with the MPI whose \
-         mpirun starts it"
-    )]
-    OtherMpi {
-        /// How it was started.
-        launched: Launched,
-        /// Processes that MPI sees.
-        found: usize,
-    },
-    /// Processes that were asked for different things.
-    #[error(
-        "the processes of this run were not asked for the same: {disagreement}. Start all of them with the same command"
-    )]
-    Disagreement {
-        /// Who differs, and in what.
-        disagreement: train::reduce::agreement::Disagreement,
-    },
-    /// The work of one process, which several were started for.
-    #[error(
-        "this is {launched}, and this is the work of one process: each of the {} would do all of it. Start it once, without \
-         mpirun, srun or torchrun; the first process of a run evaluates by itself",
-        launched.ranks
-    )]
-    OneProcess {
-        /// How it was started.
-        launched: Launched,
-    },
-    /// Something that several processes cannot do.
-    #[error("{what} is for a run of one process: {instead}")]
-    ForOneProcess {
-        /// What was asked for.
-        what: &'static str,
-        /// What to do instead.
-        instead: &'static str,
-    },
+    /// Processes that cannot train together.
+    #[error(transparent)]
+    Processes(#[from] ProcessesError),
     /// A training step outside a run.
     #[error(transparent)]
     Learn(#[from] ssl::learner::LearnError),
     /// The device.
     #[error(transparent)]
     Device(#[from] tensor::DeviceError),
+    /// What was asked for of devices.
+    #[error(transparent)]
+    DeviceChoice(#[from] DeviceChoiceError),
     /// The network's shape.
     #[error(transparent)]
     Config(#[from] model::ConfigError),
     /// A weights file.
     #[error(transparent)]
     Weights(#[from] model::weights::WeightsError),
+    /// What was given as weights.
+    #[error(transparent)]
+    GivenWeights(#[from] GivenWeightsError),
     /// A network that no recipe can name.
     #[error(
         "{}: a network of {dim} columns, {depth} blocks, {heads} heads and {hidden} hidden columns cannot be trained here: \
@@ -287,45 +246,6 @@ pub enum CliError {
         /// What makes it smaller.
         smaller: &'static str,
     },
-    /// A GPU that cannot be used.
-    #[error("--device {given}: {error}. `dino-vmf doctor` says what is there; --device cpu does without a GPU")]
-    NoCuda {
-        /// What was asked for.
-        given: String,
-        /// What is missing.
-        error: tensor::DeviceError,
-    },
-    /// As [`CliError::NoCuda`], after a command that has printed the reason itself.
-    #[error("--device {given}: this machine cannot do that; see above")]
-    NotHere {
-        /// What was asked for.
-        given: String,
-    },
-    /// A precision that the CPU does not have.
-    #[error(
-        "--precision bf16: a CPU computes in f32 only{}. Leave --precision out, or choose a GPU with --device cuda",
-        no_gpu.as_ref().map_or(String::new(), |reason| format!(", and {reason}"))
-    )]
-    Bf16OnCpu {
-        /// Why there is no GPU, where one was looked for.
-        no_gpu: Option<String>,
-    },
-    /// A number of threads that is none, or too large.
-    #[error("{variable}={value}: it must be a whole number from 1 to {most}; unset it to compute on all cores")]
-    Threads {
-        /// The environment variable.
-        variable: &'static str,
-        /// What it is set to.
-        value: String,
-        /// The most threads.
-        most: u16,
-    },
-    /// No device of that name.
-    #[error("--device {given}: there is no such device; use auto, cpu, cuda or cuda:N")]
-    UnknownDevice {
-        /// What was asked for.
-        given: String,
-    },
     /// Every image of the sample that sizes are measured on is unreadable.
     #[error("none of the {looked_at} images looked at in {source_name} can be read. The first:{}", list(first))]
     NothingReadable {
@@ -336,77 +256,9 @@ pub enum CliError {
         /// The first few.
         first: Vec<BadSample>,
     },
-    /// A run that has no checkpoint yet.
-    #[error(
-        "{}: the run has not saved a checkpoint yet; wait for its first one, or continue it with `dino-vmf pretrain`",
-        text::shown(path)
-    )]
-    NoCheckpoint {
-        /// The run folder.
-        path: PathBuf,
-    },
-    /// The checkpoints of a run are gone.
-    #[error(
-        "{}: the run has saved step {step}, but none of its checkpoints is there any more. Where it was stopped, its {} \
-         is the teacher of that step: give that file",
-        text::shown(path),
-        train::run::BACKBONE_FILE
-    )]
-    CheckpointsGone {
-        /// The run folder.
-        path: PathBuf,
-        /// The last step that was saved.
-        step: u64,
-    },
-    /// A damaged checkpoint.
-    #[error("{}: {source}", text::shown(path))]
-    Checkpoint {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: train::run::Damage,
-    },
-    /// The backbone of a finished run is not what the run wrote.
-    #[error(
-        "{}: is damaged: it is not what its run wrote. The run's own command makes it again, and its folder as --weights \
-         takes the last checkpoint", path.display()
-    )]
-    DamagedBackbone {
-        /// The file.
-        path: PathBuf,
-    },
     /// A mixture of so many components as there are classes, where there are none.
     #[error("the images have no classes to take the number of components from; say it with --components K")]
     NoComponents,
-    /// Features where weights are expected.
-    #[error("{}: this file holds features, not a network; give the run or the weights that they came from", path.display())]
-    FeaturesAsWeights {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The settings of a run are no longer those of its checkpoint.
-    #[error(
-        "{}: this checkpoint was trained with {key} {said}, but the run's config.toml now means {now}: its features would be \
-         wrong. Put config.toml back as it was", path.display()
-    )]
-    ChangedSettings {
-        /// The checkpoint.
-        path: PathBuf,
-        /// What differs.
-        key: &'static str,
-        /// What the checkpoint says.
-        said: String,
-        /// What the settings say.
-        now: String,
-    },
-    /// A weights file whose description of itself cannot be meant.
-    #[error("{}: {source}. The file was not written as it should be", path.display())]
-    Described {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: eval::EvalError,
-    },
     /// The output file must not be written.
     #[error(transparent)]
     OutputFile(#[from] crate::output_file::OutputFileError),

@@ -31,7 +31,7 @@ use crate::memory;
 use crate::online_knn::{self, OnlineEvaluation, input_spec};
 use crate::outcome::Ended;
 use crate::output;
-use crate::processes::{Processes, own};
+use crate::processes::{Processes, ProcessesError, own};
 use crate::progress::Console;
 use crate::report;
 use crate::signals::{self, Stop};
@@ -122,11 +122,11 @@ impl Command<'_> {
 fn check_several(args: &PretrainArgs, processes: &Processes, device: &Chosen) -> Result<(), CliError> {
     if args.minutes.is_some() {
         let instead = "give --epochs";
-        return Err(CliError::ForOneProcess { what: "--minutes", instead });
+        return Err(ProcessesError::ForOneProcess { what: "--minutes", instead }.into());
     }
     if device.device.is_gpu() && processes.gpu().is_none() {
         let instead = "processes that talk through MPI compute on CPUs: --device cpu";
-        return Err(CliError::ForOneProcess { what: "a GPU", instead });
+        return Err(ProcessesError::ForOneProcess { what: "a GPU", instead }.into());
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::args::{HeadArgs, PrototypesArg};
 use crate::description::{self, PrototypeUse};
 use crate::error::CliError;
 use crate::output;
-use crate::weights::Weights;
+use crate::weights::{GivenWeightsError, Weights};
 
 /// The temperature of DINO's teacher at the end of its training.
 const USUAL_TEMPERATURE: f64 = 0.07;
@@ -127,6 +127,6 @@ impl Head {
 
 /// What the run or the file of a network says of its prototypes.
 fn said(weights: &Weights) -> Result<PrototypeUse, CliError> {
-    description::prototype_use(&weights.said)
-        .map_err(|source| CliError::Described { path: weights.path.clone(), source })
+    let said = description::prototype_use(&weights.said);
+    Ok(said.map_err(|source| GivenWeightsError::Described { path: weights.path.clone(), source })?)
 }

@@ -13,6 +13,7 @@ use train::run::{Checkpoint, Damage};
 use super::network;
 use crate::description;
 use crate::error::CliError;
+use crate::weights::GivenWeightsError;
 
 /// What there is to tell.
 pub struct FileAccount {
@@ -53,7 +54,7 @@ impl FileAccount {
             }
             // A safetensors file of somebody else.
             Err(Damage::Foreign(_)) => (None, file.metadata().clone()),
-            Err(source) => return Err(CliError::Checkpoint { path: path.to_owned(), source }),
+            Err(source) => return Err(GivenWeightsError::Checkpoint { path: path.to_owned(), source }.into()),
         };
         let said_heads = said.get("heads").and_then(|heads| heads.parse().ok());
         let image = InputSpec::from_metadata(&said).ok().flatten().map(|input| input.size);

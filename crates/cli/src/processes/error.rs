@@ -1,9 +1,67 @@
-//! Why several processes do not train on GPUs.
+//! Why several processes do not train together.
 
 use tensor::DeviceError;
+use train::reduce::agreement::Disagreement;
 use train::reduce::desk::DeskError;
 
 use super::launcher::Launched;
+
+/// Why the processes of a run do not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessesError {
+    /// One of several processes that have no way to talk.
+    #[error(
+        "this is {}, sees no GPU that it could use (`dino-vmf doctor` says why), and has no way to talk to the others: processes on CPUs \
+         talk through MPI. Start them with mpirun or srun, and with a build that has it (`cargo install --path crates/cli --features mpi`)",
+        launched.in_detail()
+    )]
+    NoMpi {
+        /// How it was started.
+        launched: Launched,
+    },
+    /// MPI cannot be used beside threads.
+    #[cfg(feature = "mpi")]
+    #[error("this MPI cannot be called by a program with threads (MPI_THREAD_SERIALIZED): most builds of MPI can")]
+    MpiThreads,
+    /// Another MPI than that of the launcher.
+    #[cfg(feature = "mpi")]
+    #[error(
+        "this is {launched}, but the MPI that this program was built with sees {found} in all: build it with the MPI whose \
+         mpirun starts it"
+    )]
+    OtherMpi {
+        /// How it was started.
+        launched: Launched,
+        /// Processes that MPI sees.
+        found: usize,
+    },
+    /// Processes that were asked for different things.
+    #[error(
+        "the processes of this run were not asked for the same: {disagreement}. Start all of them with the same command"
+    )]
+    Disagreement {
+        /// Who differs, and in what.
+        disagreement: Disagreement,
+    },
+    /// The work of one process, which several were started for.
+    #[error(
+        "this is {launched}, and this is the work of one process: each of the {} would do all of it. Start it once, without \
+         mpirun, srun or torchrun; the first process of a run evaluates by itself",
+        launched.ranks
+    )]
+    OneProcess {
+        /// How it was started.
+        launched: Launched,
+    },
+    /// Something that several processes cannot do.
+    #[error("{what} is for a run of one process: {instead}")]
+    ForOneProcess {
+        /// What was asked for.
+        what: &'static str,
+        /// What to do instead.
+        instead: &'static str,
+    },
+}
 
 /// Why a run does not use several GPUs.
 #[derive(Debug, thiserror::Error)]

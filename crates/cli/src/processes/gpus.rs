@@ -12,6 +12,7 @@ use super::error::GpusError;
 use super::launcher::{Launched, Launcher};
 use super::{meeting, own};
 use crate::args::{AUTO, DeviceArgs};
+use crate::device::DeviceChoiceError;
 use crate::error::CliError;
 
 /// A process of several that each have a GPU.
@@ -28,7 +29,7 @@ pub fn number_of(launched: &Launched, device: &DeviceArgs) -> Result<Option<usiz
         // Processes on CPUs, of which some other way may be found to talk.
         Err(_) if device.device == AUTO && launched.by != Launcher::Own => return Ok(None),
         Err(error) => {
-            return Err(CliError::NoCuda { given: device.device.clone(), error });
+            return Err(DeviceChoiceError::NoCuda { given: device.device.clone(), error }.into());
         }
     };
     choose(launched, found).map(Some).map_err(CliError::from)
@@ -82,7 +83,8 @@ impl OnGpus {
     /// Looks whether each has a GPU of its own, and begins to use NCCL.
     pub fn begin(&self, device: &Device, number: usize) -> Result<(), CliError> {
         let mut group = self.group();
-        let gpus = found_gpus().map_err(|error| CliError::NoCuda { given: format!("cuda:{number}"), error })?;
+        let gpus =
+            found_gpus().map_err(|error| DeviceChoiceError::NoCuda { given: format!("cuda:{number}"), error })?;
         let own = gpus.get(number).cloned();
         let own = own.ok_or_else(|| GpusError::NoNccl { reason: format!("GPU {number} is gone") })?;
         let all = gather_texts(&mut group, &Seat::here(own).to_text())?;

@@ -18,7 +18,7 @@ use tensor::Device;
 use train::reduce::agreement::{Facts, first_disagreement};
 use train::reduce::{Alone, PeerError, Reduce, Until, Waiting};
 
-pub use error::GpusError;
+pub use error::{GpusError, ProcessesError};
 pub use launcher::{LaunchError, Launched, Launcher, launched};
 pub use meeting::place;
 
@@ -32,7 +32,7 @@ const WAIT_FOR_OTHERS: Duration = Duration::from_secs(20);
 /// Refuses to do in each of several processes what one of them does.
 pub fn check_alone() -> Result<(), CliError> {
     match launched() {
-        Ok(Some(launched)) => Err(CliError::OneProcess { launched }),
+        Ok(Some(launched)) => Err(ProcessesError::OneProcess { launched }.into()),
         // What the environment means is of no interest to one process.
         Ok(None) | Err(_) => Ok(()),
     }
@@ -75,21 +75,21 @@ impl Processes {
 
     #[cfg(not(feature = "mpi"))]
     fn reach_by_mpi(launched: Launched, _: Waiting) -> Result<Self, CliError> {
-        Err(CliError::NoMpi { launched })
+        Err(ProcessesError::NoMpi { launched }.into())
     }
 
     #[cfg(feature = "mpi")]
     fn reach_by_mpi(launched: Launched, waiting: Waiting) -> Result<Self, CliError> {
         // They know nothing of MPI.
         if matches!(launched.by, Launcher::Own | Launcher::Torchrun | Launcher::Hand) {
-            return Err(CliError::NoMpi { launched });
+            return Err(ProcessesError::NoMpi { launched }.into());
         }
         let started = Started::watch(waiting.limit);
-        let mpi = train::reduce::mpi::Mpi::start(waiting).ok_or(CliError::MpiThreads)?;
+        let mpi = train::reduce::mpi::Mpi::start(waiting).ok_or(ProcessesError::MpiThreads)?;
         started.done();
         let found = train::reduce::Peers::ranks(&mpi.group());
         if found != launched.ranks {
-            return Err(CliError::OtherMpi { launched, found });
+            return Err(ProcessesError::OtherMpi { launched, found }.into());
         }
         Ok(Self { way: Way::Mpi(mpi) })
     }
@@ -138,7 +138,7 @@ impl Processes {
     /// An error, in all of them, unless all were asked for the same.
     pub fn agree_on(&self, facts: &Facts) -> Result<(), CliError> {
         match first_disagreement(&mut *self.reduce(), facts)? {
-            Some(disagreement) => Err(CliError::Disagreement { disagreement }),
+            Some(disagreement) => Err(ProcessesError::Disagreement { disagreement }.into()),
             None => Ok(()),
         }
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tensor::found_gpus;
 
-use super::error::GpusError;
+use super::error::{GpusError, ProcessesError};
 use super::launcher::{Launched, Launcher, PORT_VARIABLE, RANK_VARIABLE, RANKS_VARIABLE, TOKEN_VARIABLE, launched};
 use crate::args::{AUTO, PretrainArgs};
 use crate::error::CliError;
@@ -69,7 +69,7 @@ fn check(args: &PretrainArgs, asked: usize) -> Result<(), CliError> {
         return Err(GpusError::OtherDevice { asked, device: device.clone() }.into());
     }
     if args.minutes.is_some() && asked > 1 {
-        return Err(CliError::ForOneProcess { what: "--minutes", instead: "give --epochs" });
+        return Err(ProcessesError::ForOneProcess { what: "--minutes", instead: "give --epochs" }.into());
     }
     Ok(check_found(asked)?)
 }

@@ -1,5 +1,7 @@
 //! Loads `W` of the command line: a run folder, a checkpoint, or a file or folder of another program.
 
+mod error;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +20,8 @@ use crate::description;
 use crate::error::CliError;
 use crate::online_knn::input_spec;
 use crate::output;
+
+pub use error::GivenWeightsError;
 
 /// A backbone and the input that it was trained for.
 #[derive(Debug)]
@@ -40,7 +44,7 @@ pub fn load_quietly(path: &Path, asked: &NetworkArgs, device: &Device) -> Result
         let file = run.join(BACKBONE_FILE);
         // Written when the run stops or ends.
         if !file.is_file() {
-            return Err(CliError::NoCheckpoint { path: run });
+            return Err(GivenWeightsError::NoCheckpoint { path: run }.into());
         }
         refuse_damaged_backbone(&file)?;
         of_file(&file, asked, device)
@@ -54,7 +58,8 @@ pub fn load_quietly(path: &Path, asked: &NetworkArgs, device: &Device) -> Result
         // this run with the weights of another one.
         let run = RunReader::open(&run)?;
         let checkpoint = run.checkpoint(path)?;
-        let checkpoint = checkpoint.map_err(|source| CliError::Checkpoint { path: path.to_owned(), source })?;
+        let checkpoint =
+            checkpoint.map_err(|source| GivenWeightsError::Checkpoint { path: path.to_owned(), source })?;
         of_checkpoint(checkpoint, &recipe::of_run(&run)?, asked, device)
     } else if let Err(of_runs @ RunError::HoldsRuns { .. }) = RunReader::open(path) {
         Err(of_runs.into())
@@ -151,7 +156,7 @@ fn of_checkpoint(
     let path = checkpoint.path().to_owned();
     let said = description::of_checkpoint(checkpoint.state()).unwrap_or_default();
     if let Some((key, said, now)) = description::difference(&said, recipe)? {
-        return Err(CliError::ChangedSettings { path, key, said, now });
+        return Err(GivenWeightsError::ChangedSettings { path, key, said, now }.into());
     }
     // It holds the whole file, which is five networks and more.
     drop(checkpoint);
@@ -192,17 +197,17 @@ fn of_run(
 fn of_file(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights, CliError> {
     let mut file = WeightsFile::open(path)?;
     if file.metadata().get("format").is_some_and(|format| format == eval::FEATURES_FORMAT) {
-        return Err(CliError::FeaturesAsWeights { path: path.to_owned() });
+        return Err(GivenWeightsError::FeaturesAsWeights { path: path.to_owned() }.into());
     }
-    let damage = |source| CliError::Checkpoint { path: path.to_owned(), source };
+    let damage = |source| GivenWeightsError::Checkpoint { path: path.to_owned(), source };
     let (said, is_checkpoint) = match Checkpoint::read(file.path()) {
         _ if file.packing() != Packing::Safetensors => (file.metadata().clone(), false),
         Ok(checkpoint) => (description::of_checkpoint(checkpoint.state()).unwrap_or_default(), true),
         // A safetensors file that is no checkpoint.
         Err(Damage::Foreign(_)) => (file.metadata().clone(), false),
-        Err(other) => return Err(damage(other)),
+        Err(other) => return Err(damage(other).into()),
     };
-    let failed = |source| CliError::Described { path: path.to_owned(), source };
+    let failed = |source| GivenWeightsError::Described { path: path.to_owned(), source };
     let input = InputSpec::from_metadata(&said).map_err(failed)?;
     let heads = asked.heads.map(|heads| heads as usize);
     // A checkpoint's own description is not where the loader looks for it.
@@ -257,7 +262,7 @@ fn refuse_damaged_backbone(path: &Path) -> Result<(), CliError> {
     let Some(run) = run else { return Ok(()) };
     let result = RunResult::read(run.root());
     match result.is_some_and(|result| result.backbone.is_some() && path.is_file() && !run.has_backbone_of(&result)) {
-        true => Err(CliError::DamagedBackbone { path: path.to_owned() }),
+        true => Err(GivenWeightsError::DamagedBackbone { path: path.to_owned() }.into()),
         false => Ok(()),
     }
 }
@@ -269,10 +274,11 @@ fn newest_checkpoint(run: &RunReader) -> Result<Checkpoint, CliError> {
         output::note(&format!("{skipped}: taking the checkpoint before it"));
     }
     let path = || run.root().to_owned();
-    recovered.checkpoint.ok_or_else(|| match run.last_saved() {
-        Some(step) => CliError::CheckpointsGone { path: path(), step },
-        None => CliError::NoCheckpoint { path: path() },
-    })
+    let missing = || match run.last_saved() {
+        Some(step) => GivenWeightsError::CheckpointsGone { path: path(), step },
+        None => GivenWeightsError::NoCheckpoint { path: path() },
+    };
+    Ok(recovered.checkpoint.ok_or_else(missing)?)
 }
 
 /// The folder of the run that a file is a checkpoint of; none for any other file.
