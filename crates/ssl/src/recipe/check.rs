@@ -42,7 +42,7 @@ pub(super) fn check_scope<'a>(
     let methods = key.scope.names().unwrap_or_default();
     // All of them at once: whoever takes another method's recipe has many.
     let others: Vec<&str> = foreign.map(|(key, _)| key.name).collect();
-    let others = if others.is_empty() { String::new() } else { format!("; nor do {}", others.join(", ")) };
+    let others = if others.is_empty() { String::new() } else { format!(", and these as well: {}", others.join(", ")) };
     Err(RecipeError::NotOfMethod { place: place.to_owned(), key: key.name, method, methods, others })
 }
 
@@ -123,6 +123,26 @@ fn check_begin(recipe: &Recipe) -> Result<(), RecipeError> {
     Ok(())
 }
 
+/// Whether a mask of this share covers a patch.
+fn covers_one(ratio: f64, patches: usize) -> bool {
+    (ratio * patches as f64) as usize > 0
+}
+
+/// The least share, in thousandths, of which a mask covers a patch.
+pub(super) fn least_covering(patches: usize) -> f64 {
+    (1..1000).map(|n| f64::from(n) / 1000.0).find(|&ratio| covers_one(ratio, patches)).unwrap_or(1.0)
+}
+
+/// Whether a patch is left when this share is left out.
+fn leaves_one(drop: f64, patches: usize) -> bool {
+    patches as f64 * (1.0 - drop) >= 1.0
+}
+
+/// The largest share, in hundredths, without which a patch is left.
+pub(super) fn most_dropped(patches: usize) -> f64 {
+    (1..100).rev().map(|n| f64::from(n) / 100.0).find(|&drop| leaves_one(drop, patches)).unwrap_or(0.0)
+}
+
 /// Refuses masks that cannot be, and prototypes of patches that would not be theirs.
 fn check_masks(recipe: &Recipe) -> Result<(), RecipeError> {
     let (size, patch) = (recipe.global_size(), recipe.patch_size());
@@ -130,8 +150,7 @@ fn check_masks(recipe: &Recipe) -> Result<(), RecipeError> {
     if recipe.mask_shape() == MaskShape::Block && rows.min(columns) < LEAST_GRID_FOR_BLOCKS {
         return Err(RecipeError::GridTooSmallForBlocks { rows, columns });
     }
-    let covered = (recipe.mask_ratio().high * (rows * columns) as f64) as usize;
-    if covered == 0 {
+    if !covers_one(recipe.mask_ratio().high, rows * columns) {
         return Err(RecipeError::MaskCoversNothing { patches: rows * columns, ratio: recipe.mask_ratio().high });
     }
     let (class, patches) = (recipe.out_dim(), recipe.patch_out_dim());
@@ -155,7 +174,7 @@ fn check_anchors(recipe: &Recipe) -> Result<(), RecipeError> {
     }
     let (size, patch) = (recipe.global_size(), recipe.patch_size());
     let patches = (size.height / patch) * (size.width / patch);
-    if (patches as f64 * (1.0 - recipe.patch_drop())) < 1.0 {
+    if !leaves_one(recipe.patch_drop(), patches) {
         return Err(RecipeError::AnchorWithoutPatches { patches, drop: recipe.patch_drop() });
     }
     Ok(())
@@ -319,7 +338,27 @@ mod tests {
         assert!(check_scope(MethodName::Dino, [(&every, "f:1"), (&mine, "f:2")]).is_ok());
         let message = check_scope(MethodName::Dino, [(&every, "f:1"), (&foreign, "f:2")]).unwrap_err().to_string();
         assert!(message.starts_with("f:2: recipe key `patch_drop` does not apply to method `dino`"), "{message}");
+        assert!(message.ends_with("leave it out"), "{message}");
+        let several =
+            check_scope(MethodName::Dino, [(&foreign, "f:2"), (&mine, "f:3"), (&foreign, "f:4")]).unwrap_err();
+        assert!(several.to_string().ends_with("leave it out, and these as well: patch_drop"), "{several}");
         assert_eq!((every.scope.names(), mine.scope.names()), (None, Some("dino".to_owned())));
+    }
+
+    #[test]
+    fn the_shares_that_are_named_are_accepted_and_no_better_ones_are() {
+        for patches in 1..=400 {
+            let (least, most) = (least_covering(patches), most_dropped(patches));
+            assert!(covers_one(least, patches) && !covers_one(least - 0.001, patches), "{patches}: {least}");
+            assert!(
+                leaves_one(most, patches) && (most == 0.99 || !leaves_one(most + 0.01, patches)),
+                "{patches}: {most}"
+            );
+        }
+        let error = RecipeError::MaskCoversNothing { patches: 16, ratio: 0.05 };
+        assert!(error.to_string().contains("mask_ratio of 0.063 or more"), "{error}");
+        let error = RecipeError::AnchorWithoutPatches { patches: 16, drop: 0.95 };
+        assert!(error.to_string().contains("patch_drop = 0.93 or less"), "{error}");
     }
 
     #[test]

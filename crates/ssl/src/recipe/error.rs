@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use text::excerpt;
 
+use super::check::{least_covering, most_dropped};
 use super::values::{Begin, MethodName, Prototypes, Size};
 
 /// Why there is no [`Recipe`](super::Recipe).
@@ -188,8 +189,8 @@ pub enum RecipeError {
     /// A mask that never covers a patch.
     #[error(
         "mask_ratio up to {ratio} covers none of the {patches} patches of a global view: a high end of \
-         mask_ratio of {least:.3} or more covers one, as do more patches (a smaller patch_size)",
-        least = 1.0 / *.patches as f64
+         mask_ratio of {least} or more covers one, as do more patches (a smaller patch_size)",
+        least = least_covering(*.patches)
     )]
     MaskCoversNothing {
         /// Patches of a view.
@@ -220,10 +221,9 @@ pub enum RecipeError {
     FreeNormsWithoutNormalizer,
     /// A random anchor of which nothing is left.
     #[error(
-        "patch_drop {drop} leaves none of the {patches} patches of the random anchor: use patch_drop = {most:.2} or less, a smaller \
+        "patch_drop {drop} leaves none of the {patches} patches of the random anchor: use patch_drop = {most} or less, a smaller \
          patch_size or a larger global_size",
-        // Rounded down, to two digits.
-        most = ((1.0 - 1.0 / *.patches as f64) * 100.0).floor() / 100.0
+        most = most_dropped(*.patches)
     )]
     AnchorWithoutPatches {
         /// Patches of a view.
