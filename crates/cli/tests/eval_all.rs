@@ -93,6 +93,48 @@ fn results_are_those_of_the_single_commands_and_are_computed_once() {
 }
 
 #[test]
+fn images_of_another_kind_are_those_of_certainty() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("results");
+    let other = |seed: u32| format!("--other=synthetic:train=20,test=10,size=16,seed={seed}");
+    let judge = |other: &str| all(DATA, &out, &["--only=certainty,knn", other]).succeeded();
+    judge(&other(3));
+    let words = ["eval", "certainty", "--weights", weights(), "--data", DATA, "--device=cpu", "--json"];
+    let alone = run(&[&words[..], &[&other(3)]].concat()).json();
+    assert_eq!(timeless(results(&out)["results"]["certainty"].clone()), timeless(alone.clone()));
+    assert!(alone["scores"]["entropy"]["auroc"].is_f64());
+    assert_eq!(judge(&other(3)).err.matches("stored already").count(), 2);
+    // Others are another question to certainty, and none to knn.
+    assert_eq!(judge(&other(4)).err.matches("stored already").count(), 1);
+    assert_ne!(timeless(results(&out)["results"]["certainty"].clone()), timeless(alone));
+    assert!(all(DATA, &out, &["--only=knn", "--other=no/such/folder"]).failed().contains("no/such/folder"));
+}
+
+#[test]
+fn what_was_found_of_a_head_outlives_the_checkpoint_that_held_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trained, out) = (folder.path().join("run"), folder.path().join("results"));
+    common::small(&trained, &["--epochs", "1"]).succeeded();
+    let judge = || {
+        let words =
+            ["eval", "all", "--device=cpu", "--only=knn,prototypes", "--data", "synthetic:train=24,test=12,size=16"];
+        run(&[&words[..], &["--weights", trained.to_str().unwrap(), "--out", out.to_str().unwrap()]].concat())
+            .succeeded()
+    };
+    judge();
+    let before = results(&out);
+    assert!(before["backbone"].is_string(), "the backbone is named");
+    fs::remove_dir_all(trained.join("checkpoints")).unwrap();
+    let again = judge();
+    assert!(
+        again.err.contains("knn (1 of 2): stored already") && again.err.contains("kept from before"),
+        "{}",
+        again.err
+    );
+    assert_eq!(results(&out)["results"], before["results"]);
+}
+
+#[test]
 fn what_the_data_does_not_allow_is_left_out_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let (photos, out) = (folder.path().join("photos"), folder.path().join("results"));

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::{Finished, newest_step, program, run, wait_until};
+use common::{Finished, newest_step, program, run, wait_until, write_bmp};
 use serde_json::Value;
 
 const STUDY: &str = "seeds = [0, 1]
@@ -340,7 +340,7 @@ fn what_evaluations_find_is_in_the_table() {
         let scores = &rows["rows"][row]["scores"];
         let found = &stored["results"];
         assert_eq!(scores["knn_all"]["mean"], found["knn"]["results"][1]["top1"], "{name}");
-        assert_eq!(scores["used"]["mean"].as_f64(), found["prototypes"]["used"].as_f64());
+        assert_eq!(scores["prototypes_used"]["mean"].as_f64(), found["prototypes"]["used"].as_f64());
         let entropy = &found["certainty"]["scores"]["entropy"];
         assert_eq!(scores["aurc_entropy"]["mean"], entropy["aurc"]);
         assert!(entropy["auroc"].is_f64() && scores["auroc_entropy"]["mean"] == entropy["auroc"]);
@@ -361,11 +361,55 @@ fn what_evaluations_find_is_in_the_table() {
     said(&["--table"], 0);
     assert_eq!(fs::read_to_string(out.join("table.md")).unwrap(), table);
 
-    // Results of another network are not this one's.
-    let results = out.join("evaluations/small+vmf+seed=0/results.json");
-    let other = fs::read_to_string(out.join("evaluations/small+dino+seed=0/results.json")).unwrap();
-    fs::write(&results, other).unwrap();
-    let said = said(&[], 1).err;
-    assert!(said.contains("small+vmf+seed=0: not evaluated: ") && said.contains("another network"), "{said}");
+    // What is of a network that the run does not have is no number of it, and is computed anew.
+    let results = |name: &str| out.join("evaluations").join(name).join("results.json");
+    let other = fs::read_to_string(results("small+dino+seed=0")).unwrap();
+    fs::write(results("small+vmf+seed=0"), &other).unwrap();
+    said(&["--table"], 0);
     assert!(fs::read_to_string(out.join("runs.csv")).unwrap().contains("small+vmf+seed=0,,,,"));
+    said(&[], 0);
+    assert_eq!(fs::read_to_string(out.join("table.md")).unwrap(), table);
+}
+
+#[test]
+fn a_study_may_be_evaluated_later_in_parts_and_is_stopped_without_loss() {
+    let place = tempfile::tempdir().unwrap();
+    let unevaluated = EVALUATED.replace("evaluate = ", "# ");
+    let (file, out) = (study_file(place.path(), &unevaluated), place.path().join("the study"));
+    let said = |more: &[&str]| Finished::of(study(&file, &out, more).output().unwrap());
+    assert_eq!(said(&[]).code, Some(0));
+    assert!(!out.join("evaluations").exists());
+    study_file(place.path(), EVALUATED);
+    assert_eq!(said(&["--only", "vmf"]).code, Some(0));
+    let stored = |name: &str| out.join("evaluations").join(name).join("results.json");
+    assert!(stored("small+vmf+seed=0").exists() && !stored("small+dino+seed=0").exists());
+
+    // Stopped in the middle or at its end, it goes on with the rest.
+    let mut process = study(&file, &out, &[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the second evaluation has begun", || stored("small+dino+seed=0").parent().unwrap().exists());
+    assert!(Command::new("kill").args(["-TERM", &process.id().to_string()]).status().unwrap().success());
+    let code = process.wait().unwrap().code();
+    assert!(matches!(code, Some(0 | 143)), "{code:?}");
+    let rest = said(&[]);
+    assert_eq!(rest.code, Some(0), "{}", rest.err);
+    let csv = fs::read_to_string(out.join("runs.csv")).unwrap();
+    assert!(csv.lines().skip(1).all(|line| !line.ends_with(",,")), "{csv}");
+}
+
+#[test]
+fn what_has_no_labels_is_said_once_and_what_fails_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let photos = place.path().join("photos");
+    fs::create_dir(&photos).unwrap();
+    (0..24).for_each(|i| write_bmp(&photos.join(format!("{i}.bmp")), 16, i));
+    let text = EVALUATED.replace("synthetic:train=48,test=24,size=16", "photos").replace("\"knn\"", "\"linear\"");
+    let (file, out) = (study_file(place.path(), &text), place.path().join("study"));
+    let ended = Finished::of(study(&file, &out, &[]).output().unwrap()).succeeded();
+    assert_eq!(ended.err.matches("small: linear is left out: ").count(), 1, "{}", ended.err);
+    let table = fs::read_to_string(out.join("table.md")).unwrap();
+    assert!(table.contains("| prototypes used |") && !table.contains("| linear |"), "{table}");
+    let missing = study_file(place.path(), &text.replace("synthetic:train=16,test=16,size=16,seed=7", "nowhere"));
+    let refused = Finished::of(study(&missing, &place.path().join("other"), &[]).output().unwrap());
+    assert!(refused.failed().contains("nowhere"));
+    assert!(!place.path().join("other").exists(), "nothing was trained");
 }

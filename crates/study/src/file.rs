@@ -9,7 +9,7 @@
 //!
 //! [data.cifar10]                  # or with settings, and a grid, of its own
 //! source = "cifar10"
-//! other = "cifar100"              # images that certainty should tell from these
+//! other = "photos"                # another of these, or a path: images that certainty should tell from its own
 //! grid.epochs = [5, 20, 100]
 //!
 //! [common]                        # keys of every run
@@ -58,11 +58,20 @@ pub struct DataSet {
     /// What `--data` would be.
     pub source: String,
     /// What `--other` of its evaluations would be.
-    pub(crate) other: Option<String>,
+    pub(crate) other: Option<Other>,
     /// Keys of its runs.
     pub(crate) settings: Table,
     /// Keys with the values that are all tried on it.
     pub(crate) grid: Vec<(String, Vec<Value>)>,
+}
+
+/// Images of another kind.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Other {
+    /// As it is called, which may be the name of another data set of the study.
+    given: String,
+    /// As a path.
+    source: String,
 }
 
 /// A recipe of a study.
@@ -153,6 +162,13 @@ impl StudyFile {
         Ok(study)
     }
 
+    /// What `--other` of a data set's evaluations is: another data set of the study, or a source of its own.
+    pub(crate) fn other_of<'a>(&'a self, data: &'a DataSet) -> Option<&'a str> {
+        let other = data.other.as_ref()?;
+        let named = self.data.iter().find(|data| data.name == other.given);
+        Some(named.map_or(&other.source, |named| &named.source))
+    }
+
     /// Takes a data set from somewhere else, as `--data NAME=SOURCE` says.
     pub fn set_source(&mut self, name: &str, source: &str) -> Result<(), StudyError> {
         let names: Vec<&str> = self.data.iter().map(|data| data.name.as_str()).collect();
@@ -190,8 +206,10 @@ impl Place<'_> {
 
     /// Refuses the settings of one run, which are easily taken for those of many.
     fn check_is_study(&self, table: &Table) -> Result<(), StudyError> {
-        let is_recipe = !table.contains_key("data") && ssl::recipe::keys().any(|key| table.contains_key(key));
-        match is_recipe {
+        let has_keys = ssl::recipe::keys().any(|key| table.contains_key(key));
+        // What a recipe that a run has written says of its data.
+        let is_of_run = table.get("data").is_none_or(|data| data.get("fingerprint").is_some());
+        match has_keys && is_of_run {
             true => Err(self.wrong(
                 "this is a recipe, not a study: `dino-vmf pretrain --recipe FILE` trains it. A study has [data], and the keys of its \
                  recipes under [common] and [recipes.NAME]",
@@ -229,9 +247,13 @@ impl Place<'_> {
     /// Names of protocols that have something to say in a table.
     fn protocols(&self, value: &Value) -> Result<Vec<String>, StudyError> {
         let known = Score::protocols();
-        let name = |name: &Value| name.as_str().filter(|name| known.contains(name)).map(str::to_owned);
-        let names = value.as_array().and_then(|names| names.iter().map(name).collect());
-        names.ok_or_else(|| self.wrong(&format!("evaluate is a list of protocols, of {}", known.join(", "))))
+        let wrong = |what: &str| self.wrong(&format!("evaluate is a list of protocols, of {}{what}", known.join(", ")));
+        let name = |name: &Value| match name.as_str() {
+            Some(name) if known.contains(&name) => Ok(name.to_owned()),
+            Some(other) => Err(wrong(&format!("; `{}` is none of them", text::excerpt(other)))),
+            None => Err(wrong("")),
+        };
+        value.as_array().ok_or_else(|| wrong(""))?.iter().map(name).collect()
     }
 
     /// Whether these are keys of a recipe with values that they can have.
@@ -286,8 +308,8 @@ fn data_set(root: &Place<'_>, name: String, value: Value, folder: &Path) -> Resu
     };
     let other = match settings.remove("other") {
         None => None,
-        Some(Value::String(other)) => Some(source_in(folder, &other)),
-        Some(_) => return Err(place.wrong("`other` names data as `source` does")),
+        Some(Value::String(given)) => Some(Other { source: source_in(folder, &given), given }),
+        Some(_) => return Err(place.wrong("`other` is the name of another data set, or names data as `source` does")),
     };
     place.check(&settings)?;
     Ok(DataSet { name, source: source_in(folder, &source), other, settings, grid })
@@ -371,10 +393,11 @@ mod tests {
             ("seeds = [-1]\n[data]\na = \"b\"", "seeds is a list"),
             ("", "there is no data"),
             ("evaluate = \"knn\"\n[data]\na = \"b\"", "evaluate is a list of protocols, of knn, linear"),
-            ("evaluate = [\"video\"]\n[data]\na = \"b\"", "evaluate is a list of protocols"),
-            ("[data.a]\nsource = \"b\"\nother = 3", "[data.a]: `other` names data"),
+            ("evaluate = [\"video\"]\n[data]\na = \"b\"", "certainty; `video` is none of them"),
+            ("[data.a]\nsource = \"b\"\nother = 3", "[data.a]: `other` is the name of another data set"),
             ("epochs = 3\n[data]\na = \"b\"", "`epochs` is none of seeds"),
             ("epochs = 3\nmethod = \"dino\"", "this is a recipe, not a study"),
+            ("epochs = 3\n[data]\nfingerprint = \"0\"\nimages = 3", "this is a recipe, not a study"),
             ("[data]\na = 3", "[data.a]: data is named by a text"),
             ("[data.a]\nepochs = 3", "[data.a]: `source` is missing"),
             ("[data]\n\"a/b\" = \"c\"", "a name has letters"),

@@ -105,7 +105,7 @@ impl Plan {
                             cell: plan.cells.len(),
                             seed,
                             source: data.source.clone(),
-                            other: data.other.clone(),
+                            other: study.other_of(data).map(str::to_owned),
                             settings: all.map(|(key, value)| format!("{key}={}", shown(&value))).collect(),
                         });
                     }
@@ -195,6 +195,16 @@ mod tests {
         assert_eq!(last.settings, expected);
         assert_eq!(plan.cells[last.cell].value("epochs"), Some("2"));
         assert_eq!(plan.cells[0].value("epochs"), None);
+    }
+
+    #[test]
+    fn other_images_are_a_data_set_of_the_study_wherever_that_is_or_have_a_path() {
+        let text =
+            "[data.a]\nsource = \"x\"\nother = \"b\"\n[data.b]\nsource = \"y\"\nother = \"z\"\n[data]\nc = \"w\"";
+        let mut study = StudyFile::parse(text, "s.toml", Path::new("in")).unwrap();
+        study.set_source("b", "/elsewhere").unwrap();
+        let others: Vec<_> = Plan::of(&study, "s.toml").unwrap().runs.into_iter().map(|run| run.other).collect();
+        assert_eq!(others, [Some("/elsewhere".to_owned()), Some("in/z".to_owned()), None]);
     }
 
     /// As many images as CIFAR-10 has, of its size.

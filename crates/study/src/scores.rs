@@ -36,7 +36,7 @@ const fn score(
 }
 
 /// All columns, in their order.
-static SCORES: [Score; 15] = [
+static SCORES: [Score; 16] = [
     score("knn", "knn_all", "kNN, all images", 1, |found| {
         let rows = found["results"].as_array()?;
         // The k of the literature; the only one where there are too few images for it.
@@ -50,18 +50,19 @@ static SCORES: [Score; 15] = [
         let on = if row["test"].is_object() { &row["test"] } else { &row["train"] };
         on["nmi"].as_f64()
     }),
-    score("prototypes", "used", "prototypes used", 0, |found| found["used"].as_f64()),
-    score("prototypes", "unique", "unique", 0, |found| of_least_threshold(&found["unique"])),
+    score("prototypes", "prototypes_used", "prototypes used", 0, |found| found["used"].as_f64()),
+    score("prototypes", "prototypes_unique", "unique", 0, |found| of_least_threshold(&found["unique"])),
     score("prototypes", "largest_set", "largest set", 0, |found| of_least_threshold(&found["largest"])),
     score("prototypes", "void_set", "void set", 0, |found| match found["void"]["is_void"].as_bool()? {
         true => found["void"]["members"].as_f64(),
         false => Some(0.0),
     }),
-    score("precision", "rank_correlation", "right by norm", 3, |found| found["rank_correlation"].as_f64()),
+    score("precision", "rank_correlation", "rank correlation", 3, |found| found["rank_correlation"].as_f64()),
     score("certainty", "aurc_density", "AURC, density", 3, |found| found["scores"]["log_density"]["aurc"].as_f64()),
     score("certainty", "aurc_precision", "AURC, kappa", 3, |found| found["scores"]["precision"]["aurc"].as_f64()),
     score("certainty", "aurc_entropy", "AURC, entropy", 3, |found| found["scores"]["entropy"]["aurc"].as_f64()),
     score("certainty", "auroc_density", "AUROC, density", 3, |found| found["scores"]["log_density"]["auroc"].as_f64()),
+    score("certainty", "auroc_precision", "AUROC, kappa", 3, |found| found["scores"]["precision"]["auroc"].as_f64()),
     score("certainty", "auroc_entropy", "AUROC, entropy", 3, |found| found["scores"]["entropy"]["auroc"].as_f64()),
 ];
 
@@ -100,7 +101,7 @@ mod tests {
     #[test]
     fn each_number_is_found_in_what_its_protocol_writes() {
         let certainty = json!({
-            "entropy": { "aurc": 0.5, "auroc": 0.6 }, "log_density": { "aurc": 0.4, "auroc": null }, "precision": { "aurc": 0.45 },
+            "entropy": { "aurc": 0.5, "auroc": 0.6 }, "log_density": { "aurc": 0.4, "auroc": null }, "precision": { "aurc": 0.45, "auroc": 0.55 },
         });
         let evaluated = json!({ "results": {
             "knn": { "results": [{ "k": 10, "top1": 50.0 }, { "k": 20, "top1": 52.0 }, { "k": 200, "top1": 49.0 }] },
@@ -119,7 +120,7 @@ mod tests {
         let found: Vec<Option<f64>> = Score::of_protocols(&all).iter().map(|score| score.read(&evaluated)).collect();
         let expected = [52.0, 61.5, 30.0, 60.25, 0.25, 90.0, 100.0, 7.0, 7.0, 0.125, 0.4, 0.45, 0.5];
         assert_eq!(found[..13], expected.map(Some));
-        assert_eq!(found[13..], [None, Some(0.6)]);
+        assert_eq!(found[13..], [None, Some(0.55), Some(0.6)]);
     }
 
     #[test]

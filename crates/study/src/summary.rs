@@ -34,6 +34,8 @@ pub enum Ended {
 pub struct RunOutcome {
     /// How it ended.
     pub ended: Ended,
+    /// Whether all of its steps were taken, rather than ended by a collapse.
+    pub is_finished: bool,
     /// Accuracies, where the images have labels.
     pub knn: Option<Accuracies>,
     /// Steps done.
@@ -52,7 +54,15 @@ const COLLAPSED: &str = "collapsed";
 impl RunOutcome {
     /// Of a run that has not ended.
     pub fn open() -> Self {
-        Self { ended: Ended::Open, knn: None, steps: 0, retries: 0, seconds: None, scores: Vec::new() }
+        Self {
+            ended: Ended::Open,
+            is_finished: false,
+            knn: None,
+            steps: 0,
+            retries: 0,
+            seconds: None,
+            scores: Vec::new(),
+        }
     }
 
     /// Of a run without a result.
@@ -63,9 +73,11 @@ impl RunOutcome {
     /// From what `pretrain --json` printed; none if it is not that, or the run was only stopped.
     pub fn of_json(object: &Value) -> Option<Self> {
         let word = object.get("judgement")?.as_str()?.to_owned();
-        if object.get("outcome")?.as_str()? == "stopped" {
+        let outcome = object.get("outcome")?.as_str()?;
+        if outcome == "stopped" {
             return None;
         }
+        let is_finished = outcome == "finished";
         let table = object.get("knn_top1").filter(|table| table.is_object());
         let number = |key: &str| table?.get(key)?.as_f64();
         let accuracies = || {
@@ -74,7 +86,7 @@ impl RunOutcome {
         };
         let steps = object.get("steps")?.as_u64()?;
         let retries = object.get("attempts").and_then(Value::as_array).map_or(0, |attempts| attempts.len() as u64);
-        Some(Self { ended: Ended::Judged(word), knn: accuracies(), steps, retries, ..Self::open() })
+        Some(Self { ended: Ended::Judged(word), is_finished, knn: accuracies(), steps, retries, ..Self::open() })
     }
 
     /// Whether it collapsed.
@@ -197,11 +209,12 @@ mod tests {
         assert_eq!(outcome.ended, Ended::Judged("learnt".into()));
         let expected = Accuracies { trained: 58.5, untrained: 32.0, raw_pixels: 38.5 };
         assert_eq!((outcome.knn, outcome.steps, outcome.is_collapsed()), (Some(expected), 70, false));
+        assert!(outcome.is_finished);
         let stopped = json!({ "outcome": "stopped", "steps": 7, "judgement": "unfinished", "advice": "x" });
         assert_eq!(RunOutcome::of_json(&stopped), None);
         let collapsed = json!({ "outcome": "collapsed", "steps": 7, "knn_top1": null, "judgement": "collapsed", "attempts": [{}, {}] });
         let outcome = RunOutcome::of_json(&collapsed).unwrap();
-        assert!(outcome.is_collapsed() && outcome.knn.is_none() && outcome.retries == 2);
+        assert!(outcome.is_collapsed() && !outcome.is_finished && outcome.knn.is_none() && outcome.retries == 2);
         assert_eq!(RunOutcome::of_json(&json!({ "error": "x" })), None);
     }
 

@@ -118,7 +118,7 @@ pub fn runs_csv(summary: &Summary<'_>) -> String {
     let mut text = csv(["data", "recipe"].into_iter().chain(heads));
     for (run, outcome) in summary.plan.runs.iter().zip(summary.outcomes) {
         let cell = &summary.plan.cells[run.cell];
-        let RunOutcome { ended, knn, steps, retries, seconds, scores } = outcome;
+        let RunOutcome { ended, knn, steps, retries, seconds, scores, .. } = outcome;
         let number = |x: Option<f64>| x.map_or(String::new(), |x| x.to_string());
         let judgement = match ended {
             Ended::Judged(word) => word.clone(),
@@ -201,8 +201,8 @@ mod tests {
         assert!(markdown(&Summary::of(&plan, &outcomes)).starts_with(
             "| data | recipe | runs | kNN top-1 | raw pixels | untrained | above both | collapsed | training |\n"
         ));
-        outcomes[0].scores = vec![Some(50.0), None, None, Some(0.25), None, None];
-        outcomes[1].scores = vec![Some(54.0), None, None, None, None, None];
+        outcomes[0].scores = vec![Some(50.0), None, None, Some(0.25), None, None, None];
+        outcomes[1].scores = vec![Some(54.0), None, None, None, None, None, None];
         let summary = Summary::of(&plan, &outcomes);
         let table = markdown(&summary);
         let lines: Vec<&str> = table.lines().collect();
@@ -211,9 +211,9 @@ mod tests {
         assert!(lines[2].ends_with("|  | 52.0 ± 2.8 | 0.250 |"), "{}", lines[2]);
         let cells = cells_csv(&summary);
         assert!(cells.lines().next().unwrap().contains("seconds,linear_mean,linear_deviation,aurc_density_mean"));
-        assert!(cells.lines().nth(1).unwrap().ends_with(",52,2.8284271247461903,,,,,0.25,,,,,"), "{cells}");
+        assert!(cells.lines().nth(1).unwrap().ends_with(",52,2.8284271247461903,,,,,0.25,,,,,,,"), "{cells}");
         let runs = runs_csv(&summary);
-        assert!(runs.lines().nth(1).unwrap().ends_with("photos+derived+seed=0,50,,,0.25,,"), "{runs}");
+        assert!(runs.lines().nth(1).unwrap().ends_with("photos+derived+seed=0,50,,,0.25,,,"), "{runs}");
     }
 
     #[test]

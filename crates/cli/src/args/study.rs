@@ -50,8 +50,8 @@ Examples:
   dino-vmf study mine.toml --only seed=0 --only slow
       a part of them: on one of several machines, say
   dino-vmf study mine.toml --table
-      the table of runs that were trained on several machines, once their folders are together in studies/mine/runs and
-      what they printed in studies/mine/logs
+      the table of runs that were trained on several machines, once their folders are together in studies/mine/runs,
+      what they printed in studies/mine/logs, and their evaluations in studies/mine/evaluations
 
 A study is a file such as
 
@@ -61,7 +61,7 @@ A study is a file such as
   photos = \"photos\"                 # name = what --data would be; a path is relative to this file
   [data.cifar10]                    # or with keys, and a grid, of its own
   source = \"cifar10\"
-  other = \"cifar100\"              # images that `certainty` should tell from these
+  other = \"photos\"                # another of these, or a path: images that `certainty` should tell from its own
   grid.epochs = [5, 20, 100]
   [common]                          # keys of every run
   local_crops = 6

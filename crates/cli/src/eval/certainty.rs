@@ -106,8 +106,7 @@ fn open_other(other: &str, args: &CertaintyArgs, headed: &Headed<'_>, shelf: &Sh
         let set = Set { features: stored.features, names: stored.names, class_names: stored.class_names, skipped: 0 };
         return Ok(Other { set: Rc::new(set), from });
     }
-    let (train, test) = shelf.both(other)?;
-    let source = test.unwrap_or(train);
+    let source = shelf.judged(other)?;
     let how = &args.judged.how;
     let wanted = Wanted::of(weights, &how.input, how.inference.machine.thread_count()?, headed.device());
     let set = shelf.set(&wanted, &*source, Pooling::default())?;

@@ -77,6 +77,12 @@ impl Shelf {
         }
     }
 
+    /// Images that are only looked at: of data with held-out images those.
+    pub fn judged(&self, spec: &str) -> Result<Images, OpenError> {
+        let (train, test) = self.both(spec)?;
+        Ok(test.unwrap_or(train))
+    }
+
     /// The features of a source, which are computed once.
     pub fn set(&self, wanted: &Wanted<'_>, source: &dyn Source, pooling: Pooling) -> Result<Rc<Set>, CliError> {
         if !self.keeps {

@@ -1,38 +1,32 @@
-//! The evaluations of a study: an `eval all` for every run that has ended, whose numbers go into the table.
+//! The evaluations of a study: an `eval all` for every run that was trained to its end, whose numbers go into the table.
 //!
-//! What is stored already is not computed again, and what is stored of other weights is an error of that run's evaluation.
+//! What is stored already of the same network is not computed again, and what is stored of another one goes.
 
-use std::fs;
+use std::collections::HashSet;
 use std::io;
 use std::process::{Child, Command, Stdio};
 
 use ::study::pool::{Event, Started, Work};
-use ::study::{self as studies, Plan, RunOutcome, StudyRun, Summary};
+use ::study::{RunOutcome, StudyRun, Summary};
 
-use super::folder::StudyFolder;
-use super::work::{ask_to_stop, of_study};
-use crate::args::StudyArgs;
+use super::work::{Study, ask_to_stop};
 use crate::error::CliError;
-use crate::progress::{Console, Meter};
-use crate::signals::Stop;
+use crate::eval::WHY_FAILED;
+use crate::progress::Meter;
 
 /// The evaluations of a study's runs, at work or ended.
 pub struct Evaluations<'a> {
-    plan: &'a Plan,
-    /// The numbers of the runs that are to be evaluated.
+    study: Study<'a>,
+    /// The numbers of the runs that are evaluated.
     order: Vec<usize>,
-    folder: &'a StudyFolder,
-    args: &'a StudyArgs,
-    /// Threads of each.
-    threads: Option<usize>,
-    console: &'a Console,
-    stop: &'a Stop,
     meter: Meter,
     done: usize,
     running: usize,
     /// What became of the runs, with the numbers of the evaluations.
     outcomes: Vec<RunOutcome>,
-    failed: bool,
+    /// What has been said of protocols that are left out: of all runs on the same data it is the same.
+    told: HashSet<(String, String)>,
+    failed: usize,
     /// What went wrong with the study's own files.
     failure: Option<CliError>,
 }
@@ -41,29 +35,19 @@ pub struct Evaluations<'a> {
 pub struct Evaluated {
     /// What became of each run.
     pub outcomes: Vec<RunOutcome>,
-    /// Whether one of the evaluations failed.
-    pub failed: bool,
+    /// How many evaluations failed.
+    pub failed: usize,
     /// What went wrong with the study's own files.
     pub failure: Option<CliError>,
 }
 
 impl<'a> Evaluations<'a> {
-    /// None has begun. Of the selected runs those with a result are evaluated.
-    pub fn new(
-        plan: &'a Plan,
-        selected: &[usize],
-        folder: &'a StudyFolder,
-        args: &'a StudyArgs,
-        threads: Option<usize>,
-        console: &'a Console,
-        stop: &'a Stop,
-        outcomes: Vec<RunOutcome>,
-    ) -> Self {
-        let has_result = |run: &usize| matches!(outcomes[*run].ended, studies::Ended::Judged(_));
-        let order = selected.iter().copied().filter(has_result).collect();
-        let meter = Meter::started(console, "evaluations");
-        let (done, running, failed, failure) = (0, 0, false, None);
-        Self { plan, order, folder, args, threads, console, stop, meter, done, running, outcomes, failed, failure }
+    /// None has begun. Of the runs that are asked for those are evaluated that were trained to their end.
+    pub fn new(study: Study<'a>, outcomes: Vec<RunOutcome>) -> Self {
+        let order: Vec<usize> = study.selected.iter().copied().filter(|&run| outcomes[run].is_finished).collect();
+        let meter = Meter::started(study.console, "evaluations");
+        let (done, running, told, failed, failure) = (0, 0, HashSet::new(), 0, None);
+        Self { study, order, meter, done, running, outcomes, told, failed, failure }
     }
 
     /// The numbers of the runs.
@@ -77,43 +61,49 @@ impl<'a> Evaluations<'a> {
     }
 
     fn command(&self, run: &StudyRun) -> io::Result<Command> {
-        let mut command = of_study(self.args, self.threads, &["eval", "all"])?;
-        command.arg("--only").arg(self.plan.evaluate.join(","));
-        command.arg("--weights").arg(self.folder.run(run)).arg("--data").arg(&run.source);
+        let mut command = self.study.command(&["eval", "all"])?;
+        command.args(["--only", &self.study.plan.evaluate.join(","), "--data", &run.source]);
+        command.arg("--weights").arg(self.study.folder.run(run)).arg("--out").arg(self.study.folder.evaluation(run));
         if let Some(other) = &run.other {
             command.arg("--other").arg(other);
         }
-        command.arg("--out").arg(self.folder.evaluation(run));
         Ok(command)
     }
 
-    fn end(&mut self, run: usize, found: Result<(), String>) {
-        let planned = &self.plan.runs[run];
-        (self.done, self.running) = (self.done + 1, self.running.saturating_sub(1));
-        self.outcomes[run].scores = match &found {
-            Ok(()) => self.folder.scores(planned, &self.plan.scores),
-            Err(_) => Vec::new(),
-        };
-        if let Err(why) = found {
-            self.failed = true;
-            self.console.say(&format!("{}: not evaluated: {}", planned.name, text::message(&why)));
+    /// Takes what an evaluation has stored into the table, and says what is not there and why.
+    fn end(&mut self, run: usize, error: Option<String>) {
+        let Study { plan, folder, console, .. } = self.study;
+        let (planned, data) = (&plan.runs[run], &plan.cells[plan.runs[run].cell].data);
+        self.done += 1;
+        self.outcomes[run].scores = folder.scores(planned, &plan.scores);
+        let mut is_explained = false;
+        for (protocol, why) in folder.skipped(planned, &plan.evaluate) {
+            if let Some(why) = why.strip_prefix(WHY_FAILED) {
+                is_explained = true;
+                console.say(&format!("{}: {protocol} failed: {}", planned.name, text::message(why)));
+            } else if self.told.insert((data.clone(), protocol.to_owned())) {
+                console.say(&format!("{data}: {protocol} is left out: {}", text::message(&why)));
+            }
         }
-        if let Err(error) = self.folder.write(&Summary::of(self.plan, &self.outcomes)) {
+        if let Some(error) = error {
+            self.failed += 1;
+            if !is_explained {
+                console.say(&format!("{}: not evaluated: {}", planned.name, text::message(&error)));
+            }
+        }
+        if let Err(error) = folder.write(&Summary::of(plan, &self.outcomes)) {
             self.failure.get_or_insert(error);
         }
-        let about = format!("{} at work", self.running);
-        self.meter.show(self.done as u64, self.order.len() as u64, &about);
+        self.meter.show(self.done as u64, self.order.len() as u64, &format!("{} at work", self.running));
     }
 }
 
 impl Work for Evaluations<'_> {
     fn start(&mut self, run: usize) -> io::Result<Started> {
-        let planned = &self.plan.runs[run];
-        if let Some(evaluations) = self.folder.evaluation(planned).parent() {
-            fs::create_dir_all(evaluations)?;
-        }
+        let planned = &self.study.plan.runs[run];
+        self.study.folder.make_ready_to_evaluate(planned)?;
         let mut command = self.command(planned)?;
-        let log = self.folder.log_of(planned, &command)?;
+        let log = self.study.folder.log_of(planned, &command)?;
         Ok(Started::Process(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn()?))
     }
 
@@ -125,17 +115,22 @@ impl Work for Evaluations<'_> {
         match event {
             Event::Began(_) => self.running += 1,
             Event::Waits(_) => {}
-            Event::Ended(_, status) if !status.success() && self.should_stop() => {}
-            Event::Ended(run, status) if status.success() => self.end(run, Ok(())),
             Event::Ended(run, status) => {
-                let said = self.folder.error(&self.plan.runs[run]);
-                self.end(run, Err(said.unwrap_or_else(|| format!("it ended with {status}; see its log"))));
+                self.running -= 1;
+                // One that was stopped is open, not failed.
+                if status.success() || !self.should_stop() {
+                    let folder = self.study.folder;
+                    let planned = &self.study.plan.runs[run];
+                    let said = || folder.error(planned).unwrap_or_else(|| format!("it ended with {status}"));
+                    let error = || format!("{} ({})", said(), text::shown(&folder.log(planned)));
+                    self.end(run, (!status.success()).then(error));
+                }
             }
-            Event::NotStarted(run, error) => self.end(run, Err(format!("it could not be started: {error}"))),
+            Event::NotStarted(run, error) => self.end(run, Some(format!("it could not be started: {error}"))),
         }
     }
 
     fn should_stop(&self) -> bool {
-        self.stop.requested() || self.failure.is_some()
+        self.study.stop.requested() || self.failure.is_some()
     }
 }

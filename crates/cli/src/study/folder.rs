@@ -10,6 +10,7 @@ use study::{Score, StudyRun, Summary, cells_csv, markdown, runs_csv};
 
 use super::figure::figure;
 use crate::error::CliError;
+use crate::eval;
 
 /// The copy of the study's file, by which the folder is known as one.
 const STUDY_FILE: &str = "study.toml";
@@ -17,8 +18,6 @@ const STUDY_FILE: &str = "study.toml";
 const LOCK: &str = ".lock";
 /// What a run printed is never larger.
 const MOST_BYTES: u64 = 1 << 20;
-/// Nor is what its evaluation found.
-const MOST_BYTES_OF_EVALUATION: u64 = 16 << 20;
 /// Characters of an error that a table can bear.
 const MOST_OF_ERROR: usize = 300;
 
@@ -85,12 +84,36 @@ impl StudyFolder {
         self.root.join("evaluations").join(&run.name)
     }
 
+    /// What the evaluation of a run has stored; none where there is nothing, or only what is of another network: the run's
+    /// result names the one that it has left.
+    fn evaluated(&self, run: &StudyRun) -> Option<Value> {
+        let text =
+            files::read_text_bounded(&self.evaluation(run).join(eval::RESULTS), eval::MOST_BYTES_OF_RESULTS).ok()?;
+        let stored: Value = serde_json::from_str(&text).ok()?;
+        let trained = self.printed(run)?;
+        (trained["backbone"].is_string() && stored[eval::OF_BACKBONE] == trained["backbone"]).then_some(stored)
+    }
+
     /// What the evaluation of a run found, for each of these; empty where there is none.
     pub fn scores(&self, run: &StudyRun, scores: &[&Score]) -> Vec<Option<f64>> {
-        let text = files::read_text_bounded(&self.evaluation(run).join("results.json"), MOST_BYTES_OF_EVALUATION);
-        match text.ok().and_then(|text| serde_json::from_str::<Value>(&text).ok()) {
-            Some(evaluated) => scores.iter().map(|score| score.read(&evaluated)).collect(),
-            None => Vec::new(),
+        let read = |stored: Value| scores.iter().map(|score| score.read(&stored)).collect();
+        self.evaluated(run).map_or(Vec::new(), read)
+    }
+
+    /// Of these protocols those that found nothing, and why.
+    pub fn skipped<'a>(&self, run: &StudyRun, protocols: &'a [String]) -> Vec<(&'a str, String)> {
+        let stored = self.evaluated(run).unwrap_or_default();
+        let why = |protocol: &str| stored["skipped"][protocol].as_str().map(str::to_owned);
+        protocols.iter().filter_map(|protocol| Some((protocol.as_str(), why(protocol)?))).collect()
+    }
+
+    /// Makes the place for an evaluation; results of a network that the run does not have any more are no use to anybody.
+    pub fn make_ready_to_evaluate(&self, run: &StudyRun) -> io::Result<()> {
+        let place = self.evaluation(run);
+        fs::create_dir_all(&place)?;
+        match self.evaluated(run) {
+            Some(_) => Ok(()),
+            None => files::remove_if_there(&place.join(eval::RESULTS)),
         }
     }
 
@@ -142,6 +165,10 @@ impl StudyFolder {
 mod tests {
     use super::*;
 
+    fn example() -> StudyRun {
+        StudyRun { name: "r".into(), cell: 0, seed: 0, source: "".into(), other: None, settings: vec![] }
+    }
+
     #[test]
     fn a_folder_is_taken_by_one_and_never_from_somebody_else() {
         let place = tempfile::tempdir().unwrap();
@@ -165,22 +192,51 @@ mod tests {
     fn the_error_of_a_run_is_that_of_its_last_start() {
         let place = tempfile::tempdir().unwrap();
         let folder = StudyFolder::open(&place.path().join("s"), "").unwrap();
-        let run = StudyRun { name: "r".into(), cell: 0, seed: 0, source: "".into(), other: None, settings: vec![] };
+        let run = example();
         assert_eq!(folder.error(&run), None);
         fs::write(folder.log(&run), "$ a\nerror: first\n$ b\nnote\nerror: second:\n  more\n").unwrap();
         assert_eq!(folder.error(&run).as_deref(), Some("second: more"));
         fs::write(folder.log(&run), "$ a\nerror: first\n$ b\nall well\n").unwrap();
         assert_eq!(folder.error(&run), None);
         assert_eq!(folder.printed(&run), None);
-        _ = folder.log_of(&run, Command::new("x").args(["eval", "a b"])).unwrap();
-        let said = fs::read_to_string(folder.log(&run)).unwrap();
-        assert!(said.ends_with("all well\n$ dino-vmf eval 'a b'\n"), "{said}");
         folder.result_of(&run).unwrap().write_all(b"{\"steps\": 3}").unwrap();
         assert_eq!(folder.printed(&run).unwrap()["steps"], 3);
-        let scores = Score::of_protocols(&["linear".to_owned()]);
-        assert_eq!(folder.scores(&run, &scores), []);
-        fs::create_dir_all(folder.evaluation(&run)).unwrap();
-        fs::write(folder.evaluation(&run).join("results.json"), "{\"results\":{\"linear\":{\"top1\":50}}}").unwrap();
-        assert_eq!(folder.scores(&run, &scores), [Some(50.0)]);
+    }
+
+    #[test]
+    fn a_log_has_the_commands_as_a_shell_takes_them() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = StudyFolder::open(&place.path().join("s"), "").unwrap();
+        for word in ["a b", "c"] {
+            let mut log = folder.log_of(&example(), Command::new("x").args(["eval", word])).unwrap();
+            log.write_all(b"all well\n").unwrap();
+        }
+        let said = fs::read_to_string(folder.log(&example())).unwrap();
+        assert_eq!(said, "$ dino-vmf eval 'a b'\nall well\n$ dino-vmf eval c\nall well\n");
+    }
+
+    #[test]
+    fn evaluations_count_for_the_network_that_the_run_has_left() {
+        let place = tempfile::tempdir().unwrap();
+        let (folder, run) = (StudyFolder::open(&place.path().join("s"), "").unwrap(), example());
+        let protocols = ["linear".to_owned(), "knn".to_owned()];
+        let found = || (folder.scores(&run, &Score::of_protocols(&protocols[..1])), folder.skipped(&run, &protocols));
+        let trained =
+            |backbone: &str| fs::write(folder.printed_path(&run), format!("{{\"backbone\": {backbone}}}")).unwrap();
+        let stored = folder.evaluation(&run).join(eval::RESULTS);
+        folder.make_ready_to_evaluate(&run).unwrap();
+        let text = "{\"backbone\":\"a\",\"results\":{\"linear\":{\"top1\":50}},\"skipped\":{\"knn\":\"no labels\"}}";
+        fs::write(&stored, text).unwrap();
+        assert_eq!(found(), (vec![], vec![]), "nothing is known of the run");
+        trained("\"a\"");
+        assert_eq!(found(), (vec![Some(50.0)], vec![("knn", "no labels".to_owned())]));
+        folder.make_ready_to_evaluate(&run).unwrap();
+        assert!(stored.exists());
+        for other in ["\"b\"", "null"] {
+            trained(other);
+            assert_eq!(found(), (vec![], vec![]), "{other}");
+        }
+        folder.make_ready_to_evaluate(&run).unwrap();
+        assert!(!stored.exists());
     }
 }

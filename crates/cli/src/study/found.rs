@@ -38,7 +38,8 @@ pub fn outcome(folder: &StudyFolder, plan: &Plan, run: &StudyRun, recipe: &Recip
 fn printed(folder: &StudyFolder, plan: &Plan, run: &StudyRun, recipe: &Recipe) -> Option<RunOutcome> {
     let outcome = folder.printed(run).and_then(|object| RunOutcome::of_json(&object))?;
     let outcome = outcome.timed(&folder.run(run), recipe.batch_size());
-    Some(RunOutcome { scores: folder.scores(run, &plan.scores), ..outcome })
+    let scores = if outcome.is_finished { folder.scores(run, &plan.scores) } else { Vec::new() };
+    Some(RunOutcome { scores, ..outcome })
 }
 
 /// What a run's settings have that the study's do not; what it changed by itself when it began again is its own.

@@ -6,24 +6,23 @@ mod folder;
 mod found;
 mod work;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ::study::pool::{self, Room};
 use ::study::{self as studies, Plan, RunOutcome, StudyFile, StudyRun, Summary, markdown, mean_and_deviation};
 use serde_json::{Value, json};
-use ssl::memory::MemoryNeed;
-use ssl::method;
 use ssl::recipe::{Facts, Recipe, ResidualStream};
-use ssl::setup::learner_options;
 use tensor::Device;
 
 use self::evaluations::Evaluations;
 use self::folder::StudyFolder;
-use self::work::{Ended, Runs};
-use crate::args::{RecipeArgs, RecipeFlags, SplitArg, StudyArgs};
+use self::work::{Ended, Runs, Study};
+use crate::args::{AUTO, RecipeArgs, RecipeFlags, SplitArg, StudyArgs};
 use crate::error::CliError;
+use crate::eval::shelf::Shelf;
+use crate::memory;
 use crate::output;
 use crate::progress::Console;
 use crate::signals::Stop;
@@ -55,7 +54,7 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
         return Ok(conclude(&outcomes));
     }
     let chosen = args.device.choose()?;
-    let memory = memory(args, &chosen.device, &plan, &recipes)?;
+    let memory = memory_of_runs(args, &chosen.device, &plan, &recipes)?;
     let most = match (args.at_once, chosen.device.is_gpu() && has_mps()) {
         (Some(given), _) => usize::from(given),
         (None, true) => MOST_AT_ONCE,
@@ -64,7 +63,11 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
     let room = chosen.device.free_memory().map(|free| (SHARE * free as f64) as u64);
     let room = Room { at_once: most, memory: room }.for_runs(&memory);
     if args.dry_run {
-        return list(&plan, &selected, &recipes, &memory, args).map(|()| ExitCode::SUCCESS);
+        list(&plan, &selected, &recipes, &memory, args)?;
+        if !plan.evaluate.is_empty() {
+            output::note(&format!("each of them is evaluated: {}", plan.evaluate.join(", ")));
+        }
+        return Ok(ExitCode::SUCCESS);
     }
     let folder = StudyFolder::open(&out, &text)?;
     let (cells, runs) = (text::count(plan.cells.len(), "row"), text::count(plan.runs.len(), "run"));
@@ -82,33 +85,47 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
              seen to end with other bits. `nvidia-cuda-mps-control -d` starts it, --at-once does without",
         );
     }
-    // The runs open it themselves, and this process needs it no more.
+    // The runs open it themselves, and this process needs it no more. Each has this GPU alone, evaluations too.
+    let device = match args.device.device.as_str() {
+        AUTO if chosen.device.is_gpu() => "cuda:0",
+        given => given,
+    };
     drop(chosen);
-    let console = Console::new(selected.iter().map(|&run| recipes[run].total_steps()).sum());
-    let stop = Stop::listen(&console)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let share = (room.at_once > 1).then(|| (cores / room.at_once).max(1));
     let threads = args.device.thread_count()?.or(share);
+    let console = Console::new(selected.iter().map(|&run| recipes[run].total_steps()).sum());
+    let stop = Stop::listen_and_say(
+        &console,
+        "stopping: what is at work saves first. Ctrl-C once more, a second from now, ends at once",
+    )?;
+    let (plan, selected, recipes, folder, console, stop) = (&plan, &selected, &recipes, &folder, &console, &stop);
+    let study = Study { plan, selected, recipes, folder, args, device, threads, console, stop };
     let failed = |source: std::io::Error| CliError::StudyFolder { path: out.clone(), what: source.to_string() };
-    let mut work = Runs::new(&plan, &selected, &recipes, &folder, args, threads, &console, &stop);
+
+    let mut work = Runs::new(study);
     let order = work.order();
     let ended = pool::run_all(&order, &memory, room, &mut work);
     let Ended { mut outcomes, failure, is_whole } = work.end_of_work();
     console.close();
     let mut is_complete = ended.map_err(failed)?;
     failure.map_or(Ok(()), Err)?;
-    let mut is_evaluated = true;
+    let mut not_evaluated = 0;
     if is_complete && !plan.evaluate.is_empty() {
-        let console = Console::new(selected.len() as u64);
-        let mut work = Evaluations::new(&plan, &selected, &folder, args, threads, &console, &stop, outcomes);
-        let ended = pool::run_all(&work.order(), &memory, room, &mut work);
+        console.reopen();
+        let mut work = Evaluations::new(study, outcomes);
+        let order = work.order();
+        let networks = text::count(order.len(), "network");
+        console.say(&format!("evaluating {networks}: {}", plan.evaluate.join(", ")));
+        // What a run took on the device bounds what its evaluation takes.
+        let ended = pool::run_all(&order, &memory, room, &mut work);
         console.close();
         let evaluated = work.end_of_work();
         is_complete = ended.map_err(failed)?;
         evaluated.failure.map_or(Ok(()), Err)?;
-        (outcomes, is_evaluated) = (evaluated.outcomes, !evaluated.failed);
+        (outcomes, not_evaluated) = (evaluated.outcomes, evaluated.failed);
     }
-    let summary = Summary::of(&plan, &outcomes);
+    let summary = Summary::of(plan, &outcomes);
     if is_whole {
         folder.write(&summary)?;
     }
@@ -117,11 +134,13 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
         output::note("stopped; the same command goes on with what is missing");
         return Ok(ExitCode::from(stop.status()));
     }
-    if !is_evaluated {
-        output::note("not every run could be evaluated: the logs say why, and the same command tries again");
+    let status = conclude(&outcomes);
+    if not_evaluated > 0 {
+        let evaluations = text::count(not_evaluated, "evaluation");
+        output::note(&format!("{evaluations} failed, for the reasons above; the same command tries again"));
         return Ok(ExitCode::FAILURE);
     }
-    Ok(conclude(&outcomes))
+    Ok(status)
 }
 
 /// Says how many runs have failed, if any.
@@ -195,11 +214,15 @@ fn resolve(plan: &Plan, args: &StudyArgs) -> Result<Vec<Recipe>, CliError> {
             CliError::from(::study::StudyError::Meaning { place, what: error.to_string() })
         })
     };
-    plan.runs.iter().map(named).collect()
+    let recipes = plan.runs.iter().map(named).collect::<Result<Vec<_>, _>>()?;
+    // What evaluations need is looked at as well before anything is trained.
+    let others: HashSet<&str> = plan.runs.iter().filter_map(|run| run.other.as_deref()).collect();
+    others.into_iter().try_for_each(|other| Shelf::default().judged(other).map(drop))?;
+    Ok(recipes)
 }
 
 /// Bytes of a GPU's memory that each run takes; 0 on a CPU. A seed changes nothing about it.
-fn memory(args: &StudyArgs, device: &Device, plan: &Plan, recipes: &[Recipe]) -> Result<Vec<u64>, CliError> {
+fn memory_of_runs(args: &StudyArgs, device: &Device, plan: &Plan, recipes: &[Recipe]) -> Result<Vec<u64>, CliError> {
     if !device.is_gpu() {
         return Ok(vec![0; plan.runs.len()]);
     }
@@ -221,11 +244,7 @@ fn memory(args: &StudyArgs, device: &Device, plan: &Plan, recipes: &[Recipe]) ->
 }
 
 fn memory_of(device: &Device, recipe: &Recipe) -> Result<u64, CliError> {
-    let (options, method) = (learner_options(recipe)?, method::of(recipe));
-    let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
-    let evaluated = Some(crate::pretrain::evaluated_at_once(recipe, Default::default()));
-    let need = MemoryNeed { options: &options, method: &*method, batch, drop_path, evaluated };
-    Ok(ssl::memory::plan(device, &need)?.map_or(0, |plan| plan.total as u64 + OF_A_PROCESS))
+    Ok(memory::plan_of_recipe(device, recipe)?.map_or(0, |plan| plan + OF_A_PROCESS))
 }
 
 /// Whether several processes share a GPU side by side rather than by turns.
@@ -250,7 +269,8 @@ fn list(plan: &Plan, selected: &[usize], recipes: &[Recipe], memory: &[u64], arg
 fn print(summary: &Summary<'_>, file: &StudyFile, args: &StudyArgs, out: &Path) -> Result<(), CliError> {
     if !args.json {
         let names = "table.md, table.csv, runs.csv, figure.svg";
-        let pages = if summary.plan.evaluate.is_empty() { "" } else { ", and in evaluations/ a page for each run" };
+        let has_pages = out.join("evaluations").is_dir();
+        let pages = if has_pages { ", and in evaluations/ a page for each network" } else { "" };
         return output::result(&format!("{}\n{} has {names}{pages}\n", markdown(summary), text::shown(out)));
     }
     let scores = |found: &::study::CellSummary| {

@@ -21,18 +21,52 @@ use crate::signals::Stop;
 /// How often the logs of runs are read to see how far they are.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
+/// What the trainings and the evaluations of a study share.
+#[derive(Clone, Copy)]
+pub struct Study<'a> {
+    pub plan: &'a Plan,
+    /// The numbers of the runs that are asked for.
+    pub selected: &'a [usize],
+    pub recipes: &'a [Recipe],
+    pub folder: &'a StudyFolder,
+    pub args: &'a StudyArgs,
+    /// What `--device` of every process is.
+    pub device: &'a str,
+    /// Threads of each.
+    pub threads: Option<usize>,
+    pub console: &'a Console,
+    pub stop: &'a Stop,
+}
+
+impl Study<'_> {
+    /// A command of this program on the study's device, which stops with this process.
+    pub fn command(&self, words: &[&str]) -> io::Result<Command> {
+        let mut command = Command::new(machine::program()?);
+        // Ctrl-C is for the study, which asks every process to stop once: a run that is asked twice ends without saving.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command.args(words).arg("--device").arg(self.device);
+        if let Some(threads) = self.threads {
+            command.arg("--threads").arg(threads.to_string());
+        }
+        command.arg("--stop-with").arg(std::process::id().to_string());
+        Ok(command)
+    }
+}
+
+/// Asks a process of the study to save and stop.
+pub fn ask_to_stop(process: &mut Child) {
+    #[cfg(unix)]
+    if let Some(pid) = i32::try_from(process.id()).ok().and_then(rustix::process::Pid::from_raw) {
+        _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+    #[cfg(not(unix))]
+    let _ = process.kill();
+}
+
 /// The runs of a study, at work or ended.
 pub struct Runs<'a> {
-    plan: &'a Plan,
-    /// The numbers of those that are to be trained.
-    selected: &'a [usize],
-    recipes: &'a [Recipe],
-    folder: &'a StudyFolder,
-    args: &'a StudyArgs,
-    /// Threads of each run.
-    threads: Option<usize>,
-    console: &'a Console,
-    stop: &'a Stop,
+    study: Study<'a>,
     meter: Meter,
     looked: Instant,
     running: Vec<usize>,
@@ -55,46 +89,22 @@ pub struct Ended {
 
 impl<'a> Runs<'a> {
     /// None has begun.
-    pub fn new(
-        plan: &'a Plan,
-        selected: &'a [usize],
-        recipes: &'a [Recipe],
-        folder: &'a StudyFolder,
-        args: &'a StudyArgs,
-        threads: Option<usize>,
-        console: &'a Console,
-        stop: &'a Stop,
-    ) -> Self {
-        let meter = Meter::new(console, "steps");
+    pub fn new(study: Study<'a>) -> Self {
+        let Study { plan, selected, recipes, folder, args, console, .. } = study;
         let outcome = |run: usize| match selected.binary_search(&run) {
             Ok(_) => RunOutcome::open(),
             Err(_) => found::outcome(folder, plan, &plan.runs[run], &recipes[run], args),
         };
         let outcomes = (0..plan.runs.len()).map(outcome).collect();
         let unconfirmed = selected.iter().copied().filter(|&run| folder.printed(&plan.runs[run]).is_some()).collect();
-        let (running, looked, failure) = (Vec::new(), Instant::now(), None);
-        Self {
-            plan,
-            selected,
-            recipes,
-            folder,
-            args,
-            threads,
-            console,
-            stop,
-            meter,
-            looked,
-            running,
-            outcomes,
-            unconfirmed,
-            failure,
-        }
+        let (meter, running, looked, failure) = (Meter::new(console, "steps"), Vec::new(), Instant::now(), None);
+        Self { study, meter, looked, running, outcomes, unconfirmed, failure }
     }
 
     /// The numbers of the runs: first those that are probably finished, so that the table is soon whole.
     pub fn order(&self) -> Vec<usize> {
         let (first, rest): (Vec<usize>, Vec<usize>) =
-            self.selected.iter().partition(|run| self.unconfirmed.contains(run));
+            self.study.selected.iter().partition(|run| self.unconfirmed.contains(run));
         [first, rest].concat()
     }
 
@@ -104,8 +114,8 @@ impl<'a> Runs<'a> {
     }
 
     fn command(&self, run: &StudyRun) -> io::Result<Command> {
-        let mut command = of_study(self.args, self.threads, &["pretrain", "--no-report", "--json"])?;
-        command.arg("--data").arg(&run.source).arg("--out").arg(self.folder.run(run));
+        let mut command = self.study.command(&["pretrain", "--no-report", "--json"])?;
+        command.arg("--data").arg(&run.source).arg("--out").arg(self.study.folder.run(run));
         for setting in &run.settings {
             command.arg("--set").arg(setting);
         }
@@ -113,39 +123,42 @@ impl<'a> Runs<'a> {
     }
 
     fn is_busy(&self, run: &StudyRun) -> bool {
-        let reader = RunReader::open(&self.folder.run(run));
+        let reader = RunReader::open(&self.study.folder.run(run));
         reader.is_ok_and(|reader| matches!(reader.activity(), Some(Activity::Training { .. })))
     }
 
     /// The steps that a run has logged.
     fn steps_of(&self, run: usize) -> u64 {
-        let reader = RunReader::open(&self.folder.run(&self.plan.runs[run]));
+        let reader = RunReader::open(&self.study.folder.run(&self.study.plan.runs[run]));
         reader.ok().and_then(|reader| reader.last_step()).unwrap_or(0)
     }
 
     fn show(&mut self) {
-        let selected = || self.selected.iter().copied();
-        let total = selected().map(|run| self.recipes[run].total_steps()).sum();
+        let selected = || self.study.selected.iter().copied();
+        let total = selected().map(|run| self.study.recipes[run].total_steps()).sum();
         let ended = |&run: &usize| self.outcomes[run].ended != studies::Ended::Open;
-        let of = |run: usize| if ended(&run) { self.recipes[run].total_steps() } else { self.steps_of(run) };
+        let of = |run: usize| if ended(&run) { self.study.recipes[run].total_steps() } else { self.steps_of(run) };
         let done = selected().filter(|run| ended(run) || self.running.contains(run)).map(of).sum();
         let ended = selected().filter(ended).count();
-        let about =
-            format!("{ended} of {} done, {} at work", text::count(self.selected.len(), "run"), self.running.len());
+        let about = format!(
+            "{ended} of {} done, {} at work",
+            text::count(self.study.selected.len(), "run"),
+            self.running.len()
+        );
         self.meter.show(done, total, &about);
     }
 
     fn end(&mut self, run: usize, outcome: RunOutcome) {
         self.running.retain(|other| *other != run);
-        let name = &self.plan.runs[run].name;
+        let name = &self.study.plan.runs[run].name;
         let knn = outcome.knn.map_or(String::new(), |knn| {
             let (trained, raw, untrained) = (knn.trained, knn.raw_pixels, knn.untrained);
             format!(", kNN top-1 {trained:.1} %, raw pixels {raw:.1} %, untrained {untrained:.1} %")
         });
         match &outcome.ended {
-            studies::Ended::Judged(word) => self.console.say(&format!("{name}: {}{knn}", word.replace('_', " "))),
-            studies::Ended::Failed(why) => self.console.say(&format!("{name}: failed: {}", text::message(why))),
-            studies::Ended::Open => self.console.say(&format!("{name}: stopped")),
+            studies::Ended::Judged(word) => self.study.console.say(&format!("{name}: {}{knn}", word.replace('_', " "))),
+            studies::Ended::Failed(why) => self.study.console.say(&format!("{name}: failed: {}", text::message(why))),
+            studies::Ended::Open => self.study.console.say(&format!("{name}: stopped")),
         }
         self.outcomes[run] = outcome;
         self.unconfirmed.remove(&run);
@@ -153,45 +166,20 @@ impl<'a> Runs<'a> {
             // A table in which finished runs are missing must not replace the one that has them.
             return;
         }
-        if let Err(error) = self.folder.write(&Summary::of(self.plan, &self.outcomes)) {
+        if let Err(error) = self.study.folder.write(&Summary::of(self.study.plan, &self.outcomes)) {
             self.failure.get_or_insert(error);
         }
     }
 }
 
-/// A command of this program on the study's device, which stops with this process.
-pub fn of_study(args: &StudyArgs, threads: Option<usize>, words: &[&str]) -> io::Result<Command> {
-    let mut command = Command::new(machine::program()?);
-    // Ctrl-C is for the study, which asks every process to stop once: a run that is asked twice ends without saving.
-    #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    command.args(words);
-    if let Some(threads) = threads {
-        command.arg("--threads").arg(threads.to_string());
-    }
-    command.arg("--device").arg(&args.device.device);
-    command.arg("--stop-with").arg(std::process::id().to_string());
-    Ok(command)
-}
-
-/// Asks a process of the study to save and stop.
-pub fn ask_to_stop(process: &mut Child) {
-    #[cfg(unix)]
-    if let Some(pid) = i32::try_from(process.id()).ok().and_then(rustix::process::Pid::from_raw) {
-        _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-    }
-    #[cfg(not(unix))]
-    let _ = process.kill();
-}
-
 impl Work for Runs<'_> {
     fn start(&mut self, run: usize) -> io::Result<Started> {
-        let planned = &self.plan.runs[run];
+        let planned = &self.study.plan.runs[run];
         if self.is_busy(planned) {
             return Ok(Started::Busy);
         }
         let mut command = self.command(planned)?;
-        let (result, log) = (self.folder.result_of(planned)?, self.folder.log_of(planned, &command)?);
+        let (result, log) = (self.study.folder.result_of(planned)?, self.study.folder.log_of(planned, &command)?);
         Ok(Started::Process(command.stdin(Stdio::null()).stdout(result).stderr(log).spawn()?))
     }
 
@@ -203,15 +191,24 @@ impl Work for Runs<'_> {
         match event {
             Event::Began(run) => {
                 self.running.push(run);
-                self.console.say(&format!("{}: begun", self.plan.runs[run].name));
+                self.study.console.say(&format!("{}: begun", self.study.plan.runs[run].name));
             }
             Event::Waits(run) => {
-                self.console.say(&format!("{}: waits for another process that works on it", self.plan.runs[run].name));
+                self.study
+                    .console
+                    .say(&format!("{}: waits for another process that works on it", self.study.plan.runs[run].name));
             }
             Event::Ended(run, status) => {
-                let (planned, recipe) = (&self.plan.runs[run], &self.recipes[run]);
+                let (planned, recipe) = (&self.study.plan.runs[run], &self.study.recipes[run]);
                 let (status, is_stopping) = (status.to_string(), self.should_stop());
-                let outcome = found::outcome_of_process(self.folder, self.plan, planned, recipe, &status, is_stopping);
+                let outcome = found::outcome_of_process(
+                    self.study.folder,
+                    self.study.plan,
+                    planned,
+                    recipe,
+                    &status,
+                    is_stopping,
+                );
                 self.end(run, outcome);
             }
             Event::NotStarted(run, error) => {
@@ -228,6 +225,6 @@ impl Work for Runs<'_> {
     }
 
     fn should_stop(&self) -> bool {
-        self.stop.requested() || self.failure.is_some()
+        self.study.stop.requested() || self.failure.is_some()
     }
 }

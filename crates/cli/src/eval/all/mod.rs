@@ -20,6 +20,7 @@ use report::figure::{precision, prototypes};
 use report::results::{self, Evaluated, Results};
 use serde_json::{Map, Value, json};
 use tensor::Device;
+use train::run::RunResult;
 
 use super::record::{Judgement, file_digest};
 use super::shelf::Shelf;
@@ -35,6 +36,12 @@ use crate::weights::Weights;
 use headline::headline;
 use plan::{Data, Item, LeftOut};
 use store::{Kept, Store};
+pub use store::{MOST_BYTES_OF_RESULTS, RESULTS};
+
+/// Under which key results name the backbone that a finished run has left, by its checksum.
+pub const OF_BACKBONE: &str = "backbone";
+/// How the reason begins why a protocol has no result that could have had one.
+pub const WHY_FAILED: &str = "it failed: ";
 
 /// Runs what there is to run, prints a table of it and writes the page.
 pub fn run(args: &AllArgs) -> Result<ExitCode, CliError> {
@@ -83,10 +90,15 @@ pub fn run(args: &AllArgs) -> Result<ExitCode, CliError> {
             }
             // The user's own request to stop, or a device that is lost: nothing after it would do better.
             Err(error @ CliError::Eval(EvalError::Stopped | EvalError::Device(_))) => return Err(error),
+            // The checkpoint is gone, and with it the head; the network is still the same.
+            Err(CliError::NoHead { .. }) if store.kept(name).is_some() => {
+                output::note(&format!("{name}: kept from before: there is no head any more"));
+                shown.push(name);
+            }
             Err(error) => {
                 let is_expected = does_not_apply(&error, &item);
                 failed |= !is_expected;
-                let why = if is_expected { error.to_string() } else { format!("it failed: {error}") };
+                let why = if is_expected { error.to_string() } else { format!("{WHY_FAILED}{error}") };
                 output::note(&format!("{name}: {why}"));
                 store.leave_out(name, &why);
                 skipped.push((name, why));
@@ -113,6 +125,7 @@ fn about(args: &AllArgs, data: &Data, weights: &Weights) -> Map<String, Value> {
         ("program".to_owned(), json!(description::program())),
         ("weights".to_owned(), json!(text::shown(&weights.path).to_string())),
         ("weights_digest".to_owned(), json!(description::weights_digest(weights))),
+        (OF_BACKBONE.to_owned(), json!(RunResult::read(&args.weights).and_then(|result| result.backbone))),
         ("data".to_owned(), json!(args.data)),
         ("data_digest".to_owned(), Value::Object(digests)),
     ])
@@ -135,9 +148,11 @@ fn inputs(args: &AllArgs) -> Vec<Input> {
 /// What decides the result of a protocol, besides the backbone and the data of all of them.
 fn inputs_of(item: &Item, weights_file: Option<&str>, device: &Device) -> Value {
     let settings: Vec<String> = item.settings.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    // All results are of one backbone; the head beside it may be another in another file.
+    let weights_file = weights_file.filter(|_| item.needs_head());
     json!({
         "program": description::program(), "settings": settings, "precision": device::precision(device),
-        "weights_file": weights_file, "folder": item.folder.as_deref().map(folder_digest),
+        "weights_file": weights_file, "folder": item.folder.as_deref().map(folder_digest), "other": item.other,
     })
 }
 

@@ -113,12 +113,16 @@ pub struct Data {
     /// Why there is nothing to classify.
     unlabelled: Option<LeftOut>,
     benchmark: Option<(Benchmark, PathBuf)>,
+    /// The fingerprint of `--other`.
+    other: Option<u64>,
 }
 
 impl Data {
     /// Opens the images, or sees which benchmark they are.
     pub fn open(args: &AllArgs, shelf: &Shelf) -> Result<Self, CliError> {
-        let nothing = |why| Self { train: None, test: None, unlabelled: Some(why), benchmark: None };
+        let other =
+            args.other.as_ref().map(|other| shelf.judged(other)).transpose()?.map(|source| source.fingerprint());
+        let nothing = |why| Self { train: None, test: None, unlabelled: Some(why), benchmark: None, other };
         let Some(spec) = &args.data else { return Ok(nothing(LeftOut::NoData)) };
         let folder = Path::new(spec);
         if let Some(benchmark) = Benchmark::ALL.into_iter().find(|benchmark| benchmark.is(folder)) {
@@ -127,7 +131,7 @@ impl Data {
         }
         let (train, test) = shelf.both(spec)?;
         let unlabelled = check_labels(&*train, "training").err().map(|error| LeftOut::NoLabels(error.to_string()));
-        Ok(Self { train: Some(train), test, unlabelled, benchmark: None })
+        Ok(Self { train: Some(train), test, unlabelled, benchmark: None, other })
     }
 
     /// Refuses numbers of neighbours that these images do not have, as `eval knn` does.
@@ -156,9 +160,16 @@ pub struct Item {
     machine: Vec<OsString>,
     /// The folder of its benchmark, where it is none of `--data`.
     pub folder: Option<PathBuf>,
+    /// The fingerprint of the images of another kind that it looks at.
+    pub other: Option<u64>,
 }
 
 impl Item {
+    /// Whether it looks at the head of a network, too.
+    pub fn needs_head(&self) -> bool {
+        matches!(self.name, "prototypes" | "precision" | "certainty")
+    }
+
     /// The words of the command, behind the program's name.
     pub fn words(&self) -> impl Iterator<Item = &OsString> {
         self.command.iter().chain(&self.place).chain(&self.settings).chain(&self.machine)
@@ -222,7 +233,6 @@ fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'sta
     let is_chosen = match protocol {
         Knn => !args.k.is_empty(),
         Linear => args.epochs.is_some(),
-        Certainty => args.other.is_some(),
         _ => false,
     };
     match protocol {
@@ -254,8 +264,8 @@ fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'sta
     if protocol != Attention && args.judging.input.batch_size != BATCH_SIZE {
         machine.push(flag("batch-size", args.judging.input.batch_size.to_string()));
     }
-    let folder = args.other.as_ref().filter(|_| protocol == Certainty).map(PathBuf::from);
-    let item = || Item { name, command, place, settings, is_chosen, machine, folder };
+    let other = data.other.filter(|_| protocol == Certainty);
+    let item = || Item { name, command, place, settings, is_chosen, machine, folder: None, other };
     vec![(name, possible.map(|()| item()))]
 }
 
@@ -281,7 +291,7 @@ fn of_benchmark(benchmark: Benchmark, is_left_out: bool, args: &AllArgs, data: &
     let place = std::iter::once(flag("weights", &args.weights)).chain(place).collect();
     let command = vec!["eval".into(), command.into()];
     let (is_chosen, machine) = (false, machine(args));
-    Ok(Item { name, command, place, settings, is_chosen, machine, folder: Some(folder.clone()) })
+    Ok(Item { name, command, place, settings, is_chosen, machine, folder: Some(folder.clone()), other: None })
 }
 
 /// A flag with its value as one word, whatever that begins with.

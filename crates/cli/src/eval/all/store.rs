@@ -11,13 +11,14 @@ use crate::output_file::{self, Input};
 
 /// What the file of results says of its format.
 const FORMAT: &str = "dino-vmf evaluation";
-const RESULTS: &str = "results.json";
+/// The file of results.
+pub const RESULTS: &str = "results.json";
 const PAGE: &str = "index.html";
 /// What tells results from those of something else, in words.
 const IDENTITY: [(&str, &str); 2] =
     [("weights_digest", "it holds results of another network"), ("data_digest", "it holds results of other data")];
 /// The largest file of results that is read: a result has some kilobytes, one of retrieval some more.
-const MAX_BYTES: u64 = 64 << 20;
+pub const MOST_BYTES_OF_RESULTS: u64 = 64 << 20;
 
 /// The folder, and what is in its file of results.
 pub struct Store {
@@ -150,7 +151,8 @@ impl Store {
 
 /// The object in a file of results; none in any other file.
 fn of_file(path: &Path) -> Option<Map<String, Value>> {
-    let object: Map<String, Value> = serde_json::from_slice(&files::read_bounded(path, MAX_BYTES).ok()?).ok()?;
+    let object: Map<String, Value> =
+        serde_json::from_slice(&files::read_bounded(path, MOST_BYTES_OF_RESULTS).ok()?).ok()?;
     object.get("format").is_some_and(|format| format == FORMAT).then_some(object)
 }
 
