@@ -90,23 +90,32 @@ pub fn check_recipe(device: &Device, recipe: &Recipe) -> Result<(), CliError> {
 /// An error for a training on the CPU that cannot fit, and a warning for one that may not.
 pub fn judge_recipe(device: &Device, recipe: &Recipe) -> Result<Option<String>, CliError> {
     let Some(memory) = HostMemory::read().filter(|_| !device.is_gpu()) else { return Ok(None) };
-    let (options, method) = (learner_options(recipe)?, method::of(recipe));
-    let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
-    let need = MemoryNeed { options: &options, method: &*method, batch, drop_path, evaluated: None };
-    judge(estimate_on_cpu(device, &need)? as u64, &memory, SMALLER)
+    let bytes = with_need(recipe, |need| estimate_on_cpu(device, need))??;
+    judge(bytes as u64, &memory, SMALLER)
 }
 
 /// What the training of a recipe takes, in words.
 pub fn of_recipe(device: &Device, recipe: &Recipe) -> Result<String, CliError> {
-    let (options, method) = (learner_options(recipe)?, method::of(recipe));
-    let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
-    let evaluated = Some(pretrain::evaluated_at_once(recipe, ReadOptions::default()));
-    let need = MemoryNeed { options: &options, method: &*method, batch, drop_path, evaluated };
     let free = device.free_memory().map_or(String::new(), |free| format!("; {} are free there now", bytes(free)));
-    Ok(match ssl::memory::plan(device, &need)? {
-        Some(plan) => format!("{} of the GPU, by its plan{free}", bytes(plan.total as u64)),
-        None => format!("about {}", bytes(estimate_on_cpu(device, &need)? as u64)),
+    Ok(match plan_of_recipe(device, recipe)? {
+        Some(plan) => format!("{} of the GPU, by its plan{free}", bytes(plan)),
+        None => format!("about {}", bytes(with_need(recipe, |need| estimate_on_cpu(device, need))?? as u64)),
     })
+}
+
+/// Bytes of a GPU that the training of a recipe takes, by its plan; none for a CPU.
+pub fn plan_of_recipe(device: &Device, recipe: &Recipe) -> Result<Option<u64>, CliError> {
+    let plan = with_need(recipe, |need| ssl::memory::plan(device, need))??;
+    Ok(plan.map(|plan| plan.total as u64))
+}
+
+/// Looks at the training of a recipe, online evaluations included.
+fn with_need<T>(recipe: &Recipe, look: impl FnOnce(&MemoryNeed<'_>) -> T) -> Result<T, CliError> {
+    let (options, method) = (learner_options(recipe)?, method::of(recipe));
+    let is_evaluated = recipe.facts().labelled && recipe.knn_every() > 0;
+    let evaluated = is_evaluated.then(|| pretrain::evaluated_at_once(recipe, ReadOptions::default()));
+    let (batch, drop_path) = (recipe.batch_size(), recipe.drop_path());
+    Ok(look(&MemoryNeed { options: &options, method: &*method, batch, drop_path, evaluated }))
 }
 
 /// The same for any work: `smaller` are the options that make it so.

@@ -31,7 +31,7 @@ use crate::memory;
 use crate::online_knn::{self, OnlineEvaluation, input_spec};
 use crate::outcome::Ended;
 use crate::output;
-use crate::processes::{Processes, ProcessesError, own};
+use crate::processes::{self, Processes, ProcessesError, own};
 use crate::progress::Console;
 use crate::report;
 use crate::signals::{self, Stop};
@@ -42,6 +42,7 @@ use crate::witness;
 /// Trains, or goes on with what an earlier start of the same command began.
 pub fn run(args: &PretrainArgs) -> Result<ExitCode, CliError> {
     if args.dry_run {
+        processes::check_alone()?;
         return dry_run::show(&resolve(args, &Processes::alone())?);
     }
     if let own::Part::Parent(status) = own::start(args)? {
@@ -179,6 +180,9 @@ impl Command<'_> {
     /// The recipe of the attempt that comes after these, on which all processes agree before one of them writes a file.
     pub fn recipe_after(&self, attempts: &[Attempt]) -> Result<Recipe, CliError> {
         let recipe = self.args.recipe.resolve(self.fitted.clone(), &self.facts, attempts)?;
+        if recipe.begin() != Begin::Drawn && self.beginning.is_none() {
+            return Err(CliError::NoBeginning { begin: recipe.begin() });
+        }
         if self.processes.are_several() {
             let version = ("the program's version".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
             let data = ("the fingerprint of the images".to_owned(), format!("{:016x}", self.facts.fingerprint));
@@ -186,6 +190,11 @@ impl Command<'_> {
             self.processes.agree_on(&[version, data].into_iter().chain(keys).collect())?;
         }
         Ok(recipe)
+    }
+
+    /// Whether a run is to be made longer.
+    pub fn is_extended(&self) -> bool {
+        self.before.is_some()
     }
 
     /// Trains until the run ends, or collapses and begins again. `heard` is made once: who asks to stop asks for all of them.
@@ -197,9 +206,6 @@ impl Command<'_> {
         };
         let recipe = self.recipe_after(&attempts)?;
         let beginning = &self.beginning;
-        if recipe.begin() != Begin::Drawn && beginning.is_none() {
-            return Err(CliError::NoBeginning { begin: recipe.begin() });
-        }
         let method = method::of(&recipe);
         let read = ReadOptions { workers: workers(args)?, ..Default::default() };
         // Before there is a folder that holds these settings.

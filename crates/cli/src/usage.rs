@@ -10,6 +10,8 @@ use crate::args::Cli;
 
 /// Width that a list of options is wrapped at.
 const COLUMNS: usize = 100;
+/// What places on a command line are called that take networks without a flag.
+const TAKES_NETWORKS: [&str; 3] = ["W", "RUN", "RUN|RESULT.json"];
 
 /// The same error, explained. `words` are those of the command line, without the program's name.
 pub fn explained(error: clap::Error, words: &[String]) -> clap::Error {
@@ -40,8 +42,8 @@ fn unknown(mut error: clap::Error, given: &str, words: &[String]) -> clap::Error
         let tip = if key == name { "set it with" } else { "a similar key of the recipe is set with" };
         suggest(&mut error, format!("{tip} '--set {key}=...'"));
     }
-    if let Some(place) = command.get_positionals().next().filter(|_| given == "--weights") {
-        let name = place.get_value_names().and_then(<[_]>::first).map_or("RUN", |name| name.as_str());
+    let place = command.get_positionals().next().and_then(|place| place.get_value_names()?.first());
+    if let Some(name) = place.filter(|name| given == "--weights" && TAKES_NETWORKS.contains(&name.as_str())) {
         suggest(&mut error, format!("runs and weights are given here without a flag: dino-vmf {path}{name}"));
     }
     let list = wrapped(command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(|arg| arg.get_long()));
@@ -124,13 +126,15 @@ mod tests {
     fn weights_where_runs_have_no_flag_are_answered_with_their_place() {
         for (line, place) in [
             ("figure prototypes --weights runs/a --out a.svg", "dino-vmf figure prototypes RUN|RESULT.json"),
-            ("inspect --weights runs/a", "dino-vmf inspect "),
+            ("inspect --weights runs/a", "dino-vmf inspect W"),
             ("report --weights runs/a", "dino-vmf report RUN"),
         ] {
             let said = message(line);
             assert!(said.contains("without a flag") && said.contains(place), "{said}");
         }
-        assert!(!message("pretrain --weights runs/a").contains("without a flag"));
+        for other in ["pretrain", "study", "runs", "watch"] {
+            assert!(!message(&format!("{other} --weights runs/a")).contains("without a flag"), "{other}");
+        }
     }
 
     #[test]

@@ -121,6 +121,11 @@ fn runs_are_listed_with_what_became_of_them() {
     assert_eq!(states, expected);
     assert_eq!((&rows[2]["method"], &rows[2]["step"]), (&"DINO-vMF".into(), &3.into()));
     let table = run(&["runs", folder.path().to_str().unwrap(), "--sort", "step"]).succeeded().out;
+    // Off a terminal somebody looks for words in it: nothing is cut, and a run is a line.
+    assert_eq!(table.lines().count(), rows.len() + 1, "{table}");
+    let verdicts: Vec<&str> = rows.iter().filter_map(|row| row["verdict"].as_str()).collect();
+    assert!(verdicts.iter().any(|verdict| verdict.len() > 60), "{verdicts:?}");
+    assert!(verdicts.iter().all(|verdict| table.contains(verdict)), "{table}");
     let order: Vec<&str> = table.lines().skip(1).map(|line| line.split_whitespace().next().unwrap()).collect();
     assert_eq!(order[order.len() - 1], "deep/broken", "nothing is known of it: {table}");
     assert!(run(&["runs", at("nowhere").to_str().unwrap()]).failed().contains("there is no such folder"));

@@ -331,6 +331,11 @@ fn a_dry_run_writes_nothing_and_its_recipe_is_that_of_the_run() {
     Finished::of(by_file.output().unwrap()).succeeded();
     let weights = |run: &Path| fs::read(run.join("backbone.safetensors")).unwrap();
     assert!(weights(&out) == weights(&again), "the recipe that was printed is that of the command");
+
+    let finished = small(&out, &["--dry-run", "--epochs", "2"]).succeeded();
+    assert!(finished.err.contains("this run is finished"), "{}", finished.err);
+    let other = small(&out, &["--dry-run", "--epochs", "2", "--seed", "9"]);
+    assert!(other.code == Some(1) && other.err.contains("which this command does not continue"), "{}", other.err);
 }
 
 #[test]

@@ -37,8 +37,9 @@ pub struct PretrainArgs {
     /// first. What is asked for by other flags stays
     #[arg(long, help_heading = PLAIN, value_name = "M", value_parser = minutes)]
     pub minutes: Option<f64>,
-    /// Train nothing: say what would be trained and what it takes, and print the recipe, every value of it, as --recipe takes it
-    #[arg(long, help_heading = PLAIN, conflicts_with = "json")]
+    /// Train nothing: say what would be trained and what memory it takes, and print the recipe for a file that --recipe takes, with
+    /// what is derived as comments
+    #[arg(long, help_heading = PLAIN, conflicts_with_all = ["json", "gpus", "minutes"])]
     pub dry_run: bool,
     /// Print the result as one JSON object
     #[arg(long, help_heading = PLAIN)]
@@ -187,7 +188,7 @@ Examples:
   dino-vmf pretrain --data photos --prototypes l2 --centering logit --out runs/plain-dino
       plain DINO instead of DINO-vMF
   dino-vmf pretrain --data photos --dry-run > mine.toml
-      what would be trained, as a recipe to change; then pretrain --data photos --recipe mine.toml
+      what would be trained, as a recipe to change; then: pretrain --data photos --recipe mine.toml
   dino-vmf pretrain --recipe recipes/synthetic.toml --set epochs=50 --set teacher_temp=0.05
       a recipe with two keys changed
   dino-vmf pretrain --data photos --adapt dino_deitsmall16_pretrain.pth --epochs 30 --out runs/adapted

@@ -81,7 +81,8 @@ fn row(listed: &Listed, letters: Letters) -> [String; 9] {
     let none = || "-".to_owned();
     match &listed.account {
         Err(error) => {
-            let why = text::shortened(&error.to_string(), letters.verdict).into_owned();
+            let why = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+            let why = text::shortened(&why, letters.verdict).into_owned();
             [listed.place.clone(), "unreadable".to_owned(), none(), none(), none(), none(), none(), none(), why]
         }
         Ok(run) => {

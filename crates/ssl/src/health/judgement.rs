@@ -296,10 +296,12 @@ impl<'a> Seen<'a> {
             return Said { kind: Kind::Learnt, advice: format!("Learnt: {found}{still}. Next: {next}"), epochs };
         }
         let so_far = format!("{} ({})", found.in_words(), found.with_margin());
-        // How long the training of a given backbone takes is not known as it is of a drawn one; but some steps are too few for any.
-        let epochs = (is_rising || (recipe.begin() == Begin::Init && self.is_short())).then(|| self.longer());
+        // What is adapted was trained already, and a few epochs of its own are usual; anything else is a training like any other.
+        let is_short = recipe.begin() == Begin::Init && self.is_short();
+        let epochs = (is_rising || is_short).then(|| self.longer());
         let next = match epochs {
-            Some(epochs) => format!("a longer run: --epochs {epochs}"),
+            Some(epochs) if is_rising => format!("it was still rising: --epochs {epochs}"),
+            Some(epochs) => format!("{} steps are few: --epochs {epochs}", thousands(self.evidence.steps)),
             None if recipe.pull() > 0.0 => "more images, or a higher backbone_lr with a weaker pull".to_owned(),
             None if recipe.backbone_lr() < 1.0 => "more images, or a higher backbone_lr".to_owned(),
             None => "more images".to_owned(),

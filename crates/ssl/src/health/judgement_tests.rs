@@ -90,7 +90,7 @@ fn a_given_backbone_that_has_not_gained_is_told_what_could_help() {
     };
     // There is no pull to weaken.
     let short = advice("begin = \"init\"\nepochs = 10", 40);
-    assert!(short.contains("a longer run: --epochs 20"), "{short}");
+    assert!(short.contains("40 steps are few: --epochs 20"), "{short}");
     let long = advice("begin = \"init\"\nepochs = 800", 3200);
     assert!(long.contains("Next: more images, in another --out"), "{long}");
     let held = advice("begin = \"adapt\"\nepochs = 10", 40);

@@ -73,6 +73,21 @@ impl Recipe {
         )
     }
 
+    /// The recipe as a file to begin with: what was asked for is set, and everything else stands behind a `#` with its reason, so
+    /// that it still follows from the data and from what is set. Given weights are named on the command line, not here.
+    pub fn to_draft(&self) -> String {
+        let is_set = |line: &Line| matches!(line.origin, Origin::Given(_)) && !line.key.starts_with("begin");
+        let lines = self.explain();
+        let texts = aligned(lines.clone(), "", " = ", "  # ");
+        let written = lines.iter().zip(texts.lines());
+        let written: String =
+            written.map(|(line, text)| format!("{}{text}\n", if is_set(line) { "" } else { "# " })).collect();
+        format!(
+            "# A recipe for `pretrain --recipe`. What stands behind a # is derived, or as always: it follows from the data and from\n\
+             # what is set, and is set by taking the # away.\n\n{written}"
+        )
+    }
+
     /// Whether training by the recipe `now` would continue a run of this one. If not, the keys that stand against it.
     ///
     /// Keys that cannot change the weights (how often to log, save and evaluate, how many threads) may differ. The
@@ -206,6 +221,22 @@ mod tests {
 
     fn resolve(text: &str) -> Recipe {
         RawRecipe::from_toml(text, "my.toml").unwrap().resolve(&CIFAR).unwrap()
+    }
+
+    #[test]
+    fn a_draft_sets_what_was_asked_for_and_leaves_the_rest_to_be_derived() {
+        let asked = "method = \"ibot\"\nbegin = \"init\"\nbegin_weights = \"0123456789abcdef\"\nstart = \"random\"\nepochs = 40";
+        let recipe = resolve(asked);
+        let draft = recipe.to_draft();
+        let set: Vec<&str> = draft.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
+        let keys: Vec<&str> = set.iter().filter_map(|line| line.split_whitespace().next()).collect();
+        assert_eq!(keys, ["method", "start", "epochs"]);
+        assert!(draft.lines().any(|line| line.starts_with("# out_dim ") && line.contains("derived: ")), "{draft}");
+        let again = resolve(&format!("{draft}begin = \"init\"\nbegin_weights = \"0123456789abcdef\""));
+        assert_eq!(again.same_run(&recipe), Ok(()));
+        // What follows from a value follows from a changed one, too.
+        let longer = draft.replace("epochs ", "# ").replace("# start", "start") + "epochs = 400";
+        assert_ne!(resolve(&longer).momentum_teacher(), recipe.momentum_teacher());
     }
 
     #[test]

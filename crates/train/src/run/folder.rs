@@ -67,6 +67,12 @@ impl RunFolder {
         attempts::read(root)
     }
 
+    /// An error where the folder could not be opened for a run with these settings, because of what is in it. Nothing is written.
+    pub fn check(root: &Path, config: &dyn RunConfig) -> Result<(), RunError> {
+        refuse_foreign(root)?;
+        if is_run(root) { changed(root, config).map(drop) } else { Ok(()) }
+    }
+
     /// Creates the folder for a run with these settings, or opens it if it holds a run that they continue.
     pub fn open(root: &Path, config: &dyn RunConfig) -> Result<Self, RunError> {
         Self::open_after(root, config, &Self::attempts_in(root)?)
