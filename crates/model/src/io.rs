@@ -57,9 +57,9 @@ impl Kept {
         let of_tokens = |s| self.tokens.start(s)..self.tokens.start(s) + self.tokens.segment_len(s);
         let mut tokens = (0..self.tokens.segments()).flat_map(of_tokens);
         let (mut found, mut first) = (Vec::with_capacity(self.tokens.count()), 0);
-        for image in 0..rows.segments() {
+        for (image, &is_taken) in taken.iter().enumerate() {
             let of_image = tokens.by_ref().take(self.segments.segment_len(image));
-            if taken[image] {
+            if is_taken {
                 found.extend(of_image.map(|token| first + token - rows.start(image)));
                 first += rows.segment_len(image);
             } else {

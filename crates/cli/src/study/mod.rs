@@ -157,7 +157,8 @@ fn conclude(outcomes: &[RunOutcome]) -> ExitCode {
 /// The numbers of the runs that are asked for: all, or those whose names contain one of these texts.
 fn selected(plan: &Plan, only: &[String]) -> Result<Vec<usize>, CliError> {
     let is_asked = |name: &str| only.is_empty() || only.iter().any(|text| name.contains(text));
-    for text in only.iter().filter(|text| plan.runs.iter().all(|run| !run.name.contains(*text))) {
+    let is_unknown = |text: &&String| plan.runs.iter().all(|run| !run.name.contains(*text));
+    if let Some(text) = only.iter().find(is_unknown) {
         let what = format!(
             "no run's name contains {}; they are called like {}, and --dry-run lists them",
             text::excerpt(text),
