@@ -75,6 +75,11 @@ fn a_study_that_is_killed_twice_ends_in_the_table_of_an_unbroken_one() {
         wait_until("the run is under way", || steps_logged(&run) > 12);
         kill(process);
     }
+    let listed = study(&file, &broken, &["--dry-run"]).output().unwrap();
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let line = |name: &str| listed.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(line("small+vmf+seed=0  72 steps").ends_with(", ended"), "{listed}");
+    assert!(line("small+dino+seed=1  72 steps").contains(", begun: goes on after step "), "{listed}");
     let output = study(&file, &broken, &[]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(runs(&broken), runs(&unbroken));
@@ -360,6 +365,14 @@ fn what_evaluations_find_is_in_the_table() {
     fs::remove_file(out.join("table.md")).unwrap();
     said(&["--table"], 0);
     assert_eq!(fs::read_to_string(out.join("table.md")).unwrap(), table);
+
+    // Certainty about other images than those that are asked for now is another question.
+    let asked = fs::read_to_string(&file).unwrap();
+    fs::write(&file, asked.replace("size=16,seed=7", "size=16,seed=8")).unwrap();
+    said(&["--table"], 0);
+    let without = fs::read_to_string(out.join("table.md")).unwrap();
+    assert!(without.contains("| kNN, all images |") && !without.contains("AURC"), "{without}");
+    fs::write(&file, asked).unwrap();
 
     // What is of a network that the run does not have is no number of it, and is computed anew.
     let results = |name: &str| out.join("evaluations").join(name).join("results.json");

@@ -130,9 +130,8 @@ impl StudyFile {
         let root = Place { file: place, table: String::new() };
         root.check_is_study(&table)?;
         let seeds = match table.remove("seeds") {
-            Some(value) => {
-                seeds(&value).ok_or_else(|| root.wrong("seeds is a list of whole numbers, such as [0, 1, 2]"))?
-            }
+            Some(value) => seeds(&value)
+                .ok_or_else(|| root.wrong("seeds is a list of whole numbers, each once, such as [0, 1, 2]"))?,
             None => vec![0],
         };
         let evaluate = table.remove("evaluate").map_or(Ok(Vec::new()), |value| root.protocols(&value))?;
@@ -308,9 +307,18 @@ fn data_set(root: &Place<'_>, name: String, value: Value, folder: &Path) -> Resu
     };
     let other = match settings.remove("other") {
         None => None,
+        Some(Value::String(given)) if given == name => return Err(place.wrong("`other` is this data itself")),
         Some(Value::String(given)) => Some(Other { source: source_in(folder, &given), given }),
         Some(_) => return Err(place.wrong("`other` is the name of another data set, or names data as `source` does")),
     };
+    let is_key = |key: &str| ssl::recipe::keys().any(|known| known == key);
+    if let Some(key) = settings.keys().find(|key| !is_key(key)) {
+        let near = ssl::recipe::nearest_key(key).map_or(String::new(), |near| format!("; a similar key is `{near}`"));
+        let key = text::printable(key);
+        return Err(
+            place.wrong(&format!("`{key}` is none of `source`, `other`, `grid` and the keys of a recipe{near}"))
+        );
+    }
     place.check(&settings)?;
     Ok(DataSet { name, source: source_in(folder, &source), other, settings, grid })
 }
@@ -394,6 +402,8 @@ mod tests {
             ("", "there is no data"),
             ("evaluate = \"knn\"\n[data]\na = \"b\"", "evaluate is a list of protocols, of knn, linear"),
             ("evaluate = [\"video\"]\n[data]\na = \"b\"", "certainty; `video` is none of them"),
+            ("[data.a]\nsource = \"b\"\nother = \"a\"", "[data.a]: `other` is this data itself"),
+            ("[data.a]\nsource = \"b\"\nothr = \"c\"", "[data.a]: `othr` is none of `source`, `other`, `grid`"),
             ("[data.a]\nsource = \"b\"\nother = 3", "[data.a]: `other` is the name of another data set"),
             ("epochs = 3\n[data]\na = \"b\"", "`epochs` is none of seeds"),
             ("epochs = 3\nmethod = \"dino\"", "this is a recipe, not a study"),

@@ -59,10 +59,12 @@ static SCORES: [Score; 16] = [
     }),
     score("precision", "rank_correlation", "rank correlation", 3, |found| found["rank_correlation"].as_f64()),
     score("certainty", "aurc_density", "AURC, density", 3, |found| found["scores"]["log_density"]["aurc"].as_f64()),
-    score("certainty", "aurc_precision", "AURC, kappa", 3, |found| found["scores"]["precision"]["aurc"].as_f64()),
+    score("certainty", "aurc_precision", "AURC, precision", 3, |found| found["scores"]["precision"]["aurc"].as_f64()),
     score("certainty", "aurc_entropy", "AURC, entropy", 3, |found| found["scores"]["entropy"]["aurc"].as_f64()),
     score("certainty", "auroc_density", "AUROC, density", 3, |found| found["scores"]["log_density"]["auroc"].as_f64()),
-    score("certainty", "auroc_precision", "AUROC, kappa", 3, |found| found["scores"]["precision"]["auroc"].as_f64()),
+    score("certainty", "auroc_precision", "AUROC, precision", 3, |found| {
+        found["scores"]["precision"]["auroc"].as_f64()
+    }),
     score("certainty", "auroc_entropy", "AUROC, entropy", 3, |found| found["scores"]["entropy"]["auroc"].as_f64()),
 ];
 

@@ -25,8 +25,7 @@ pub fn markdown(summary: &Summary<'_>) -> String {
         let judged = found.judged.len();
         let mean = |value| with_deviation(value, 1);
         let reference = |value: Option<(f64, Option<f64>)>| mean(value.map(|(mean, _)| (mean, None)));
-        let of_scores =
-            scores.iter().map(|(n, score)| with_deviation(mean_and_deviation(&found.scores[*n]), score.digits));
+        let of_scores = scores.iter().map(|(n, score)| of_some(&found.scores[*n], score.digits, found.runs));
         let numbers = [
             runs(found.runs, found.failed, found.open),
             mean(found.mean_of(|knn| knn.trained)),
@@ -40,6 +39,12 @@ pub fn markdown(summary: &Summary<'_>) -> String {
         line(names.chain(numbers).chain(of_scores).collect());
     }
     text
+}
+
+/// Mean and deviation, and of how many runs where those are not all.
+fn of_some(values: &[f64], digits: usize, runs: usize) -> String {
+    let told = with_deviation(mean_and_deviation(values), digits);
+    if values.is_empty() || values.len() == runs { told } else { format!("{told} ({} of {runs})", values.len()) }
 }
 
 fn with_deviation(value: Option<(f64, Option<f64>)>, digits: usize) -> String {
@@ -208,7 +213,7 @@ mod tests {
         let lines: Vec<&str> = table.lines().collect();
         assert!(lines[0].ends_with("| training | linear | AURC, entropy |"), "{}", lines[0]);
         assert_eq!(lines[1].matches("---:").count(), 9);
-        assert!(lines[2].ends_with("|  | 52.0 ± 2.8 | 0.250 |"), "{}", lines[2]);
+        assert!(lines[2].ends_with("|  | 52.0 ± 2.8 | 0.250 (1 of 2) |"), "{}", lines[2]);
         let cells = cells_csv(&summary);
         assert!(cells.lines().next().unwrap().contains("seconds,linear_mean,linear_deviation,aurc_density_mean"));
         assert!(cells.lines().nth(1).unwrap().ends_with(",52,2.8284271247461903,,,,,0.25,,,,,,,"), "{cells}");

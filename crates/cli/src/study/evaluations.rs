@@ -21,7 +21,6 @@ pub struct Evaluations<'a> {
     order: Vec<usize>,
     meter: Meter,
     done: usize,
-    running: usize,
     /// What became of the runs, with the numbers of the evaluations.
     outcomes: Vec<RunOutcome>,
     /// What has been said of protocols that are left out: of all runs on the same data it is the same.
@@ -46,8 +45,8 @@ impl<'a> Evaluations<'a> {
     pub fn new(study: Study<'a>, outcomes: Vec<RunOutcome>) -> Self {
         let order: Vec<usize> = study.selected.iter().copied().filter(|&run| outcomes[run].is_finished).collect();
         let meter = Meter::started(study.console, "evaluations");
-        let (done, running, told, failed, failure) = (0, 0, HashSet::new(), 0, None);
-        Self { study, order, meter, done, running, outcomes, told, failed, failure }
+        let (done, told, failed, failure) = (0, HashSet::new(), 0, None);
+        Self { study, order, meter, done, outcomes, told, failed, failure }
     }
 
     /// The numbers of the runs.
@@ -94,7 +93,7 @@ impl<'a> Evaluations<'a> {
         if let Err(error) = folder.write(&Summary::of(plan, &self.outcomes)) {
             self.failure.get_or_insert(error);
         }
-        self.meter.show(self.done as u64, self.order.len() as u64, &format!("{} at work", self.running));
+        self.meter.show(self.done as u64, self.order.len() as u64, "");
     }
 }
 
@@ -113,12 +112,13 @@ impl Work for Evaluations<'_> {
 
     fn heard(&mut self, event: Event) {
         match event {
-            Event::Began(_) => self.running += 1,
-            Event::Waits(_) => {}
+            Event::Began(_) | Event::Waits(_) => {}
             Event::Ended(run, status) => {
-                self.running -= 1;
-                // One that was stopped is open, not failed.
-                if status.success() || !self.should_stop() {
+                // One that was stopped is open, not failed; what it has found counts.
+                if !status.success() && self.should_stop() {
+                    let Study { plan, folder, .. } = self.study;
+                    self.outcomes[run].scores = folder.scores(&plan.runs[run], &plan.scores);
+                } else {
                     let folder = self.study.folder;
                     let planned = &self.study.plan.runs[run];
                     let said = || folder.error(planned).unwrap_or_else(|| format!("it ended with {status}"));

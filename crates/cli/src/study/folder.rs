@@ -1,12 +1,13 @@
 //! The folder of a study: its runs, their logs, and the table.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use study::{Score, StudyRun, Summary, cells_csv, markdown, runs_csv};
+use study::{RunOutcome, Score, StudyRun, Summary, cells_csv, markdown, runs_csv};
 
 use super::figure::figure;
 use crate::error::CliError;
@@ -16,22 +17,28 @@ use crate::eval;
 const STUDY_FILE: &str = "study.toml";
 /// Held while a process works on the study.
 const LOCK: &str = ".lock";
+/// How the name of a result ends that a run has not printed to its end.
+const UNFINISHED: &str = "json.new";
 /// What a run printed is never larger.
 const MOST_BYTES: u64 = 1 << 20;
 /// Characters of an error that a table can bear.
 const MOST_OF_ERROR: usize = 300;
 
+/// Images of another kind, by what `other` of the study says, and the digest of each.
+pub type Others = BTreeMap<String, String>;
+
 /// A study's folder, taken by this process.
 #[derive(Debug)]
 pub struct StudyFolder {
     root: PathBuf,
+    others: Others,
     /// Closed with this, which gives the lock back.
     _lock: File,
 }
 
 impl StudyFolder {
     /// Opens or makes the folder. One that holds something else is left alone.
-    pub fn open(root: &Path, text: &str) -> Result<Self, CliError> {
+    pub fn open(root: &Path, text: &str, others: Others) -> Result<Self, CliError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |error: io::Error| CliError::StudyFolder { path, what: error.to_string() }
@@ -62,12 +69,12 @@ impl StudyFolder {
         for folder in ["runs", "logs"].map(|name| root.join(name)) {
             fs::create_dir_all(&folder).map_err(failed(&folder))?;
         }
-        Ok(Self { root: root.to_owned(), _lock: lock })
+        Ok(Self { root: root.to_owned(), others, _lock: lock })
     }
 
     /// Where a run is.
     pub fn run(&self, run: &StudyRun) -> PathBuf {
-        self.root.join("runs").join(&run.name)
+        run_in(&self.root, run)
     }
 
     /// What a run says of itself.
@@ -89,7 +96,13 @@ impl StudyFolder {
     fn evaluated(&self, run: &StudyRun) -> Option<Value> {
         let text =
             files::read_text_bounded(&self.evaluation(run).join(eval::RESULTS), eval::MOST_BYTES_OF_RESULTS).ok()?;
-        let stored: Value = serde_json::from_str(&text).ok()?;
+        let mut stored: Value = serde_json::from_str(&text).ok()?;
+        // How well it tells other images than those that are asked for now is another question. They may have been elsewhere.
+        let digest = run.other.as_ref().and_then(|other| self.others.get(other));
+        let is_asked = |other: &Value| other["data_digest"].as_str() == digest.map(String::as_str);
+        if let Some(found) = stored["results"].as_object_mut() {
+            found.retain(|protocol, result| protocol != "certainty" || is_asked(&result["other"]));
+        }
         let trained = self.printed(run)?;
         (trained["backbone"].is_string() && stored[eval::OF_BACKBONE] == trained["backbone"]).then_some(stored)
     }
@@ -125,15 +138,29 @@ impl StudyFolder {
         Ok(log)
     }
 
-    /// A file for the result that a run prints.
+    /// A file for the result that a run prints, which counts once it is [taken](Self::take_result).
     pub fn result_of(&self, run: &StudyRun) -> io::Result<File> {
-        File::create(self.printed_path(run))
+        File::create(self.printed_path(run).with_extension(UNFINISHED))
+    }
+
+    /// Takes the result that a run has just printed in the place of the one before; none where it printed none, and what an
+    /// earlier start printed stays.
+    pub fn take_result(&self, run: &StudyRun) -> Option<RunOutcome> {
+        let (new, path) = (self.printed_path(run).with_extension(UNFINISHED), self.printed_path(run));
+        let outcome = read_object(&new).and_then(|object| RunOutcome::of_json(&object));
+        match outcome {
+            // What cannot be renamed is printed again by the next start.
+            Some(outcome) => fs::rename(&new, &path).ok().map(|()| outcome),
+            None => {
+                _ = fs::remove_file(&new);
+                None
+            }
+        }
     }
 
     /// The object that a run has printed as its result.
     pub fn printed(&self, run: &StudyRun) -> Option<Value> {
-        let text = files::read_text_bounded(&self.printed_path(run), MOST_BYTES).ok()?;
-        serde_json::from_str(&text).ok()
+        read_object(&self.printed_path(run))
     }
 
     /// The error that a run's last start ended with, on one line.
@@ -161,9 +188,22 @@ impl StudyFolder {
     }
 }
 
+/// Where a run is in the folder of its study.
+pub fn run_in(root: &Path, run: &StudyRun) -> PathBuf {
+    root.join("runs").join(&run.name)
+}
+
+fn read_object(path: &Path) -> Option<Value> {
+    serde_json::from_str(&files::read_text_bounded(path, MOST_BYTES).ok()?).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn open(root: &Path, text: &str) -> Result<StudyFolder, CliError> {
+        StudyFolder::open(root, text, Others::new())
+    }
 
     fn example() -> StudyRun {
         StudyRun { name: "r".into(), cell: 0, seed: 0, source: "".into(), other: None, settings: vec![] }
@@ -173,11 +213,11 @@ mod tests {
     fn a_folder_is_taken_by_one_and_never_from_somebody_else() {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("photo.png"), "x").unwrap();
-        let message = StudyFolder::open(place.path(), "").unwrap_err().to_string();
+        let message = open(place.path(), "").unwrap_err().to_string();
         assert!(message.contains("holds something else than a study"), "{message}");
         let root = place.path().join("study");
-        let first = StudyFolder::open(&root, "seeds = [0]").unwrap();
-        let message = StudyFolder::open(&root, "").unwrap_err().to_string();
+        let first = open(&root, "seeds = [0]").unwrap();
+        let message = open(&root, "").unwrap_err().to_string();
         assert!(message.contains("another process"), "{message}");
         assert_eq!(
             fs::read_to_string(root.join(STUDY_FILE)).unwrap(),
@@ -185,13 +225,13 @@ mod tests {
             "a refused start changes nothing"
         );
         drop(first);
-        StudyFolder::open(&root, "seeds = [0]").unwrap();
+        open(&root, "seeds = [0]").unwrap();
     }
 
     #[test]
     fn the_error_of_a_run_is_that_of_its_last_start() {
         let place = tempfile::tempdir().unwrap();
-        let folder = StudyFolder::open(&place.path().join("s"), "").unwrap();
+        let folder = open(&place.path().join("s"), "").unwrap();
         let run = example();
         assert_eq!(folder.error(&run), None);
         fs::write(folder.log(&run), "$ a\nerror: first\n$ b\nnote\nerror: second:\n  more\n").unwrap();
@@ -199,14 +239,20 @@ mod tests {
         fs::write(folder.log(&run), "$ a\nerror: first\n$ b\nall well\n").unwrap();
         assert_eq!(folder.error(&run), None);
         assert_eq!(folder.printed(&run), None);
-        folder.result_of(&run).unwrap().write_all(b"{\"steps\": 3}").unwrap();
+        let print = |text: &str| folder.result_of(&run).unwrap().write_all(text.as_bytes()).unwrap();
+        print("{\"steps\": 3, \"outcome\": \"finished\", \"judgement\": \"learnt\"}");
+        assert_eq!(folder.printed(&run), None, "it may not be whole yet");
+        assert_eq!(folder.take_result(&run).unwrap().steps, 3);
         assert_eq!(folder.printed(&run).unwrap()["steps"], 3);
+        print("");
+        assert!(folder.take_result(&run).is_none());
+        assert_eq!(folder.printed(&run).unwrap()["steps"], 3, "a start that failed takes nothing away");
     }
 
     #[test]
     fn a_log_has_the_commands_as_a_shell_takes_them() {
         let place = tempfile::tempdir().unwrap();
-        let folder = StudyFolder::open(&place.path().join("s"), "").unwrap();
+        let folder = open(&place.path().join("s"), "").unwrap();
         for word in ["a b", "c"] {
             let mut log = folder.log_of(&example(), Command::new("x").args(["eval", word])).unwrap();
             log.write_all(b"all well\n").unwrap();
@@ -218,7 +264,7 @@ mod tests {
     #[test]
     fn evaluations_count_for_the_network_that_the_run_has_left() {
         let place = tempfile::tempdir().unwrap();
-        let (folder, run) = (StudyFolder::open(&place.path().join("s"), "").unwrap(), example());
+        let (folder, run) = (open(&place.path().join("s"), "").unwrap(), example());
         let protocols = ["linear".to_owned(), "knn".to_owned()];
         let found = || (folder.scores(&run, &Score::of_protocols(&protocols[..1])), folder.skipped(&run, &protocols));
         let trained =

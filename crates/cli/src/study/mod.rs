@@ -4,20 +4,21 @@ mod evaluations;
 mod figure;
 mod folder;
 mod found;
+mod print;
 mod work;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ::study::pool::{self, Room};
-use ::study::{self as studies, Plan, RunOutcome, StudyFile, StudyRun, Summary, markdown, mean_and_deviation};
-use serde_json::{Value, json};
+use ::study::{self as studies, Plan, RunOutcome, StudyFile, StudyRun, Summary};
 use ssl::recipe::{Facts, Recipe, ResidualStream};
 use tensor::Device;
 
 use self::evaluations::Evaluations;
-use self::folder::StudyFolder;
+use self::folder::{Others, StudyFolder};
+use self::print::{list, print};
 use self::work::{Ended, Runs, Study};
 use crate::args::{AUTO, RecipeArgs, RecipeFlags, SplitArg, StudyArgs};
 use crate::error::CliError;
@@ -39,9 +40,10 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
     let (file, text, plan) = read(args)?;
     let selected = selected(&plan, &args.only)?;
     let recipes = resolve(&plan, args)?;
+    let others = others(&plan, args)?;
     let out = args.out.clone().unwrap_or_else(|| default_out(&args.file));
     if args.table {
-        let folder = StudyFolder::open(&out, &text)?;
+        let folder = StudyFolder::open(&out, &text, others)?;
         let outcomes: Vec<RunOutcome> = plan
             .runs
             .iter()
@@ -63,13 +65,13 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
     let room = chosen.device.free_memory().map(|free| (SHARE * free as f64) as u64);
     let room = Room { at_once: most, memory: room }.for_runs(&memory);
     if args.dry_run {
-        list(&plan, &selected, &recipes, &memory, args)?;
+        list(&plan, &selected, &recipes, &memory, &out, args)?;
         if !plan.evaluate.is_empty() {
             output::note(&format!("each of them is evaluated: {}", plan.evaluate.join(", ")));
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let folder = StudyFolder::open(&out, &text)?;
+    let folder = StudyFolder::open(&out, &text, others)?;
     let (cells, runs) = (text::count(plan.cells.len(), "row"), text::count(plan.runs.len(), "run"));
     let part = if args.only.is_empty() { String::new() } else { format!(", {} of them now", selected.len()) };
     output::note(&format!(
@@ -111,7 +113,7 @@ pub fn run(args: &StudyArgs) -> Result<ExitCode, CliError> {
     let mut is_complete = ended.map_err(failed)?;
     failure.map_or(Ok(()), Err)?;
     let mut not_evaluated = 0;
-    if is_complete && !plan.evaluate.is_empty() {
+    if is_complete && !plan.evaluate.is_empty() && outcomes.iter().any(|outcome| outcome.is_finished) {
         console.reopen();
         let mut work = Evaluations::new(study, outcomes);
         let order = work.order();
@@ -150,14 +152,14 @@ fn conclude(outcomes: &[RunOutcome]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let failed = text::count(failed, "run");
-    output::note(&format!("{failed} failed; runs.csv says why, and training the study tries again"));
+    output::note(&format!("{failed} failed; runs.csv says why, and the same command tries again"));
     ExitCode::FAILURE
 }
 
 /// The numbers of the runs that are asked for: all, or those whose names contain one of these texts.
 fn selected(plan: &Plan, only: &[String]) -> Result<Vec<usize>, CliError> {
-    let is_asked = |name: &str| only.is_empty() || only.iter().any(|text| name.contains(text));
-    let is_unknown = |text: &&String| plan.runs.iter().all(|run| !run.name.contains(*text));
+    let is_asked = |name: &str| only.is_empty() || only.iter().any(|text| has_part(name, text));
+    let is_unknown = |text: &&String| plan.runs.iter().all(|run| !has_part(&run.name, text));
     if let Some(text) = only.iter().find(is_unknown) {
         let what = format!(
             "no run's name contains {}; they are called like {}, and --dry-run lists them",
@@ -167,6 +169,13 @@ fn selected(plan: &Plan, only: &[String]) -> Result<Vec<usize>, CliError> {
         return Err(::study::StudyError::Meaning { place: "--only".to_owned(), what }.into());
     }
     Ok((0..plan.runs.len()).filter(|&run| is_asked(&plan.runs[run].name)).collect())
+}
+
+/// Whether a text is part of a run's name; a number at its end is a whole one, so that `seed=1` is not part of `seed=10`.
+fn has_part(name: &str, text: &str) -> bool {
+    let is_digit = |c: char| c.is_ascii_digit();
+    let is_whole = |end: usize| !(text.ends_with(is_digit) && name[end..].starts_with(is_digit));
+    name.match_indices(text).any(|(start, found)| is_whole(start + found.len()))
 }
 
 /// The file as asked for, its text and its runs.
@@ -198,6 +207,8 @@ fn recipe_args(run: &StudyRun) -> RecipeArgs {
 /// The recipes of all runs: what cannot be trained is known before anything is.
 fn resolve(plan: &Plan, args: &StudyArgs) -> Result<Vec<Recipe>, CliError> {
     let threads = args.device.thread_count()?;
+    // Which images they are matters to what was trained elsewhere; a run of our own looks at that itself.
+    let is_compared = args.table || !args.only.is_empty();
     let mut known: HashMap<(String, usize, String), Facts> = HashMap::new();
     let mut resolve = |run: &StudyRun| {
         let recipe = recipe_args(run);
@@ -205,7 +216,11 @@ fn resolve(plan: &Plan, args: &StudyArgs) -> Result<Vec<Recipe>, CliError> {
         let key = (run.source.clone(), asked.channels(), format!("{:?}", asked.orientation()));
         let facts = match known.get(&key) {
             Some(facts) => *facts,
-            None => *known.entry(key).or_insert(recipe.data(&asked, SplitArg::Train)?.1),
+            None => {
+                let (_, facts) =
+                    if is_compared { recipe.open(&asked)? } else { recipe.data(&asked, SplitArg::Train)? };
+                *known.entry(key).or_insert(facts)
+            }
         };
         recipe.resolve(asked, &facts, &[])
     };
@@ -215,11 +230,25 @@ fn resolve(plan: &Plan, args: &StudyArgs) -> Result<Vec<Recipe>, CliError> {
             CliError::from(::study::StudyError::Meaning { place, what: error.to_string() })
         })
     };
-    let recipes = plan.runs.iter().map(named).collect::<Result<Vec<_>, _>>()?;
-    // What evaluations need is looked at as well before anything is trained.
-    let others: HashSet<&str> = plan.runs.iter().filter_map(|run| run.other.as_deref()).collect();
-    others.into_iter().try_for_each(|other| Shelf::default().judged(other).map(drop))?;
-    Ok(recipes)
+    plan.runs.iter().map(named).collect()
+}
+
+/// The images that certainty is to tell from a run's own, each with its digest: what evaluations need is looked at as well
+/// before anything is trained.
+fn others(plan: &Plan, args: &StudyArgs) -> Result<Others, CliError> {
+    let mut digests = Others::new();
+    for run in &plan.runs {
+        let Some(other) = run.other.as_deref().filter(|other| !digests.contains_key(*other)) else { continue };
+        let source = Shelf::default().judged(other).map_err(|error| {
+            let (file, data) = (text::shown(&args.file), &plan.cells[run.cell].data);
+            let place = format!("{file} [data.{data}] other, which is no other data set of the study");
+            ::study::StudyError::Meaning { place, what: error.to_string() }
+        })?;
+        // A list of runs needs none of it, and all images are read for it.
+        let digest = if args.dry_run { String::new() } else { format!("{:016x}", source.fingerprint()) };
+        digests.insert(other.to_owned(), digest);
+    }
+    Ok(digests)
 }
 
 /// Bytes of a GPU's memory that each run takes; 0 on a CPU. A seed changes nothing about it.
@@ -254,46 +283,19 @@ fn has_mps() -> bool {
     folder.join("control").exists()
 }
 
-fn list(plan: &Plan, selected: &[usize], recipes: &[Recipe], memory: &[u64], args: &StudyArgs) -> Result<(), CliError> {
-    let about = |&number: &usize| {
-        let (run, memory, steps) = (&plan.runs[number], &memory[number], recipes[number].total_steps());
-        if args.json {
-            return json!({ "run": run.name, "data": run.source, "set": run.settings, "steps": steps, "memory": memory }).to_string();
-        }
-        let memory = if *memory > 0 { format!(", {}", text::bytes(*memory)) } else { String::new() };
-        format!("{}  {}{memory}", run.name, text::count(steps as usize, "step"))
-    };
-    let lines: Vec<String> = selected.iter().map(about).collect();
-    output::result(&(lines.join("\n") + "\n"))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn print(summary: &Summary<'_>, file: &StudyFile, args: &StudyArgs, out: &Path) -> Result<(), CliError> {
-    if !args.json {
-        let names = "table.md, table.csv, runs.csv, figure.svg";
-        let has_pages = out.join("evaluations").is_dir();
-        let pages = if has_pages { ", and in evaluations/ a page for each network" } else { "" };
-        return output::result(&format!("{}\n{} has {names}{pages}\n", markdown(summary), text::shown(out)));
+    #[test]
+    fn a_number_at_the_end_of_a_part_is_a_whole_one() {
+        let name = "photos+vmf+lr=0.5+seed=10";
+        for part in ["seed=10", "vmf", "lr=0", "photos+vmf", "lr=0.5+seed"] {
+            assert!(has_part(name, part), "{part}");
+        }
+        for other in ["seed=1", "seed=0", "dino"] {
+            assert!(!has_part(name, other), "{other}");
+        }
+        assert!(has_part("seed=1+seed=10", "seed=1"));
     }
-    let scores = |found: &::study::CellSummary| {
-        let score = |(score, values): (&&studies::Score, &Vec<f64>)| {
-            let (mean, deviation) = mean_and_deviation(values).unzip();
-            (score.key.to_owned(), json!({ "mean": mean, "deviation": deviation.flatten(), "runs": values.len() }))
-        };
-        summary.plan.scores.iter().zip(&found.scores).map(score).collect::<serde_json::Map<_, _>>()
-    };
-    let row = |(cell, found): (&::study::Cell, &::study::CellSummary)| {
-        let number = |number: fn(&::study::Accuracies) -> f64| found.mean_of(number).map(|(mean, _)| mean);
-        let deviation = found.mean_of(|knn| knn.trained).and_then(|(_, deviation)| deviation);
-        let varied: serde_json::Map<String, Value> =
-            cell.varied.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
-        json!({
-            "data": cell.data, "recipe": cell.recipe, "grid": varied, "runs": found.runs,
-            "knn_mean": number(|knn| knn.trained), "knn_deviation": deviation,
-            "raw_pixels": number(|knn| knn.raw_pixels), "untrained": number(|knn| knn.untrained),
-            "above_both": found.above_both(), "collapsed": found.collapsed, "retries": found.retries,
-            "failed": found.failed, "open": found.open, "seconds": found.seconds, "scores": scores(found),
-        })
-    };
-    let rows: Vec<Value> = summary.plan.cells.iter().zip(&summary.cells).map(row).collect();
-    output::json(&json!({ "study": text::shown(out), "seeds": file.seeds, "rows": rows }))
 }

@@ -127,6 +127,11 @@ impl<'a> Runs<'a> {
         reader.is_ok_and(|reader| matches!(reader.activity(), Some(Activity::Training { .. })))
     }
 
+    /// The last step that a run has saved.
+    fn saved_step_of(&self, run: usize) -> Option<u64> {
+        RunReader::open(&self.study.folder.run(&self.study.plan.runs[run])).ok()?.last_saved()
+    }
+
     /// The steps that a run has logged.
     fn steps_of(&self, run: usize) -> u64 {
         let reader = RunReader::open(&self.study.folder.run(&self.study.plan.runs[run]));
@@ -191,7 +196,13 @@ impl Work for Runs<'_> {
         match event {
             Event::Began(run) => {
                 self.running.push(run);
-                self.study.console.say(&format!("{}: begun", self.study.plan.runs[run].name));
+                let name = &self.study.plan.runs[run].name;
+                match (self.unconfirmed.contains(&run), self.saved_step_of(run)) {
+                    // It only says once more what it has said.
+                    (true, _) => {}
+                    (false, Some(step)) => self.study.console.say(&format!("{name}: goes on after step {step}")),
+                    (false, None) => self.study.console.say(&format!("{name}: begun")),
+                }
             }
             Event::Waits(run) => {
                 self.study
@@ -201,14 +212,7 @@ impl Work for Runs<'_> {
             Event::Ended(run, status) => {
                 let (planned, recipe) = (&self.study.plan.runs[run], &self.study.recipes[run]);
                 let (status, is_stopping) = (status.to_string(), self.should_stop());
-                let outcome = found::outcome_of_process(
-                    self.study.folder,
-                    self.study.plan,
-                    planned,
-                    recipe,
-                    &status,
-                    is_stopping,
-                );
+                let outcome = found::outcome_of_process(&self.study, planned, recipe, &status, is_stopping);
                 self.end(run, outcome);
             }
             Event::NotStarted(run, error) => {
