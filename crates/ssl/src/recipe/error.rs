@@ -188,8 +188,9 @@ pub enum RecipeError {
     },
     /// A mask that never covers a patch.
     #[error(
-        "mask_ratio up to {ratio} covers none of the {patches} patches of a global view: a high end of \
-         mask_ratio of {least} or more covers one, as do more patches (a smaller patch_size)",
+        "mask_ratio up to {ratio} covers none of the {all} of a global view: its high end has to be at least {least}, or \
+         a smaller patch_size make more patches",
+        all = text::count(*.patches, "patch"),
         least = least_covering(*.patches)
     )]
     MaskCoversNothing {

@@ -9,6 +9,7 @@ use train::run::{Comparison, Difference, Digests, RunConfig};
 use super::check::Facts;
 use super::fields::{KEYS, OnResume, Recipe};
 use super::parse::{FACTS, SOURCE};
+use super::values::Begin;
 
 /// Why a value is what it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,9 @@ pub enum Origin {
 
 /// How the place of a value begins that comes with the program, and that nobody has asked for: the recipe of its own images.
 pub const BUILT_IN: &str = "built-in ";
+
+/// The place of a value that the machine decides on: how many threads it has to give.
+pub const MACHINE: &str = "--threads or RAYON_NUM_THREADS";
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,17 +78,27 @@ impl Recipe {
     }
 
     /// The recipe as a file to begin with: what was asked for is set, and everything else stands behind a `#` with its reason, so
-    /// that it still follows from the data and from what is set. Given weights are named on the command line, not here.
+    /// that it still follows from the data and from what is set. Given weights and the machine's threads are named on the
+    /// command line, not here.
     pub fn to_draft(&self) -> String {
-        let is_set = |line: &Line| matches!(line.origin, Origin::Given(_)) && !line.key.starts_with("begin");
-        let lines = self.explain();
+        let is_set = |line: &Line| matches!(line.origin, Origin::Given(_));
+        let is_of_machine = |line: &Line| matches!(&line.origin, Origin::Given(place) if place == MACHINE);
+        let of_recipe = |line: &Line| !line.key.starts_with("begin") && !is_of_machine(line);
+        let lines: Vec<Line> = self.explain().into_iter().filter(of_recipe).collect();
         let texts = aligned(lines.clone(), "", " = ", "  # ");
         let written = lines.iter().zip(texts.lines());
         let written: String =
             written.map(|(line, text)| format!("{}{text}\n", if is_set(line) { "" } else { "# " })).collect();
+        let source = self.source.as_deref().map_or(String::new(), |source| format!("{}, ", text::printable(source)));
+        let begun = match self.begin() {
+            Begin::Drawn => String::new(),
+            begin => format!("# It begins with given weights: --{begin} W names them again.\n"),
+        };
         format!(
-            "# A recipe for `pretrain --recipe`. What stands behind a # is derived, or as always: it follows from the data and from\n\
-             # what is set, and is set by taking the # away.\n\n{written}"
+            "# A recipe for `pretrain --recipe`, made for {source}{}.\n{begun}\
+             # What stands behind a # is derived, or as always: it follows from the data and from what is set, and is set by\n\
+             # taking the # away.\n\n{written}",
+            text::count(self.facts.images, "image")
         )
     }
 
@@ -226,14 +240,22 @@ mod tests {
     #[test]
     fn a_draft_sets_what_was_asked_for_and_leaves_the_rest_to_be_derived() {
         let asked = "method = \"ibot\"\nbegin = \"init\"\nbegin_weights = \"0123456789abcdef\"\nstart = \"random\"\nepochs = 40";
-        let recipe = resolve(asked);
+        let recipe = resolve(asked).with_source("/photos".to_owned());
         let draft = recipe.to_draft();
+        assert!(
+            draft.starts_with("# A recipe for `pretrain --recipe`, made for /photos, 50,000 images.\n# It begins"),
+            "{draft}"
+        );
+        assert!(draft.contains("--init W names them again") && !draft.contains("begin_weights"), "{draft}");
         let set: Vec<&str> = draft.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
         let keys: Vec<&str> = set.iter().filter_map(|line| line.split_whitespace().next()).collect();
         assert_eq!(keys, ["method", "start", "epochs"]);
         assert!(draft.lines().any(|line| line.starts_with("# out_dim ") && line.contains("derived: ")), "{draft}");
         let again = resolve(&format!("{draft}begin = \"init\"\nbegin_weights = \"0123456789abcdef\""));
         assert_eq!(again.same_run(&recipe), Ok(()));
+        let mut threads = RawRecipe::default();
+        threads.set_text("workers", "3", MACHINE).unwrap();
+        assert!(!threads.resolve(&CIFAR).unwrap().to_draft().contains("workers"), "the machine is not the recipe's");
         // What follows from a value follows from a changed one, too.
         let longer = draft.replace("epochs ", "# ").replace("# start", "start") + "epochs = 400";
         assert_ne!(resolve(&longer).momentum_teacher(), recipe.momentum_teacher());

@@ -29,11 +29,12 @@ mod retry;
 mod rule;
 mod values;
 mod view_rules;
+mod warnings;
 
 pub use budget::{BudgetError, Fitted, fit, fit_by_count, fitted_before};
 pub use check::Facts;
 pub use error::RecipeError;
-pub use explain::{BUILT_IN, Line, Origin};
+pub use explain::{BUILT_IN, Line, MACHINE, Origin};
 pub use fields::{RawRecipe, Recipe};
 pub use from_weights::HeadShape;
 pub use nearest::nearest_key;
