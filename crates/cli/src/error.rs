@@ -259,6 +259,12 @@ pub enum CliError {
     /// A mixture of so many components as there are classes, where there are none.
     #[error("the images have no classes to take the number of components from; say it with --components K")]
     NoComponents,
+    /// All that was asked for needs images that the command does not name.
+    #[error("there is nothing to evaluate. {why}")]
+    NothingToEvaluate {
+        /// Of each protocol what it lacks.
+        why: String,
+    },
     /// The output file must not be written.
     #[error(transparent)]
     OutputFile(#[from] crate::output_file::OutputFileError),
@@ -333,7 +339,7 @@ pub enum CliError {
         source: io::Error,
     },
     /// A page that browsers do not know by its name.
-    #[error("--out {}: must end in .html, by which browsers know a page", text::shown(path))]
+    #[error("--out {}: must end in .html or .htm, by which browsers know a page", text::shown(path))]
     PageName {
         /// The name.
         path: PathBuf,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use data::Source;
-use ssl::recipe::{BUILT_IN, Facts, MethodName, RawRecipe, Recipe};
+use ssl::recipe::{BUILT_IN, Facts, MACHINE, MethodName, RawRecipe, Recipe};
 use train::run::Attempt;
 
 use crate::args::{RecipeArgs, SplitArg};
@@ -55,7 +55,7 @@ impl RecipeArgs {
     pub fn asked(&self, threads: Option<usize>) -> Result<RawRecipe, CliError> {
         let mut machine = RawRecipe::default();
         if let Some(threads) = threads {
-            machine.set_text("workers", &threads.to_string(), "--threads or RAYON_NUM_THREADS")?;
+            machine.set_text("workers", &threads.to_string(), MACHINE)?;
         }
         let mut command_line = RawRecipe::default();
         self.keys.given().try_for_each(|(key, text, flag)| command_line.set_text(key, text, flag))?;

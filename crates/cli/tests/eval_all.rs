@@ -76,6 +76,17 @@ fn results_are_those_of_the_single_commands_and_are_computed_once() {
         maps >= 6 && maps.is_multiple_of(6) && page.matches("<img src=\"data:image/jpeg;base64,").count() == 6,
         "{maps}"
     );
+    // Figures take the file as it is.
+    let (stored, figure) = (out.join("results.json"), folder.path().join("precision.svg"));
+    let draw = |file: &Path| run(&["figure", "precision", file.to_str().unwrap(), "--out", figure.to_str().unwrap()]);
+    draw(&stored).succeeded();
+    assert!(fs::read_to_string(figure.with_extension("csv")).unwrap().contains("results"), "named by its folder");
+    let without = folder.path().join("without.json");
+    fs::write(&without, r#"{"format": "dino-vmf evaluation", "results": {}, "skipped": {"precision": "no head"}}"#)
+        .unwrap();
+    fs::remove_file(&figure).unwrap();
+    let refused = draw(&without).failed();
+    assert!(refused.contains("no result of `eval precision --json`: no head"), "{refused}");
     let picture = found["results"]["attention"]["images"][0][1].as_str().unwrap();
     assert!(picture.ends_with("-mean.png") && out.join("attention").join(picture).is_file(), "{picture}");
 
@@ -185,6 +196,8 @@ fn what_cannot_be_meant_is_refused_before_anything_is_computed() {
     let out = folder.path().join("results");
     assert_eq!(all(DATA, &out, &["--only=knn,nothing"]).code, Some(2));
     assert!(all("no/such/folder", &out, &[]).failed().contains("no/such/folder"));
+    let elsewhere = all(DATA, &out, &["--only=retrieval,video"]).failed();
+    assert!(elsewhere.contains("retrieval-oxford: no --oxford FOLDER was given; retrieval-paris"), "{elsewhere}");
     // More neighbours than there are, which the protocol alone refuses, too.
     let alone = run(&["eval", "knn", "--weights", weights(), "--device=cpu", "--data", DATA, "--k=5,101"]).failed();
     assert_eq!(all(DATA, &out, &["--k=5,101"]).failed(), alone);

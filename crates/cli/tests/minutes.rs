@@ -14,6 +14,13 @@ fn a_run_of_some_minutes_tries_its_speed_once_and_keeps_what_it_found() {
     let out = format!("--out={}", folder.path().join("run").display());
     let data = ["pretrain", "--data=synthetic:train=24,test=12,size=16", "--device=cpu"];
     let args = [&data[..], &["--batch-size=8", "--set=head_hidden=64", "--minutes=0.4", &out]].concat();
+    let dry = run(&[&args[..], &["--dry-run"]].concat()).succeeded();
+    assert!(
+        dry.out.lines().any(|line| line.starts_with("epochs ") && line.contains("given: --minutes 0.4")),
+        "{}",
+        dry.out
+    );
+    assert!(!folder.path().join("run").exists());
     let first = run(&args).succeeded();
     assert!(first.err.contains("trying how fast some steps are here"), "{}", first.err);
     assert!(first.err.contains("images a second here with vit_nano"), "{}", first.err);

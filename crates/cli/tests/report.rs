@@ -152,7 +152,7 @@ fn figures_are_drawn_with_their_numbers_beside_them() {
     }
     let with = run(&["figure", "curves", &path("a"), &path("b"), &path("elsewhere/a"), "--out", &path("w.svg")]);
     let with = with.succeeded();
-    assert!(with.err.contains("has logged no knn_top1 yet, and is left out"), "{}", with.err);
+    assert!(with.err.contains("has logged no knn_top1, and is left out"), "{}", with.err);
     let named = read(Path::new(&path("w.csv")));
     assert!(named.starts_with(&format!("epoch,{} and 1 more run", path("a"))) && named.lines().count() == 4, "{named}");
     for kind in ["circle", "normalizer"] {

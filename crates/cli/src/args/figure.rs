@@ -82,7 +82,7 @@ pub struct CurvesArgs {
 #[derive(Debug, Args)]
 pub struct PrototypesFigureArgs {
     /// Networks with their heads, as `eval prototypes --weights` takes them; or what `eval prototypes --json` has said, in
-    /// files that end in .json
+    /// files that end in .json, or the results.json of `eval all`
     #[arg(value_name = "RUN|RESULT.json", required = true)]
     pub networks: Vec<PathBuf>,
     /// How they are looked at.
@@ -97,7 +97,7 @@ pub struct PrototypesFigureArgs {
 #[derive(Debug, Args)]
 pub struct HeadFigureArgs {
     /// Networks with their heads, as --weights of the evaluation of the same name takes them; or what it has said with --json,
-    /// in files that end in .json
+    /// in files that end in .json, or the results.json of `eval all`
     #[arg(value_name = "RUN|RESULT.json", required = true)]
     pub networks: Vec<PathBuf>,
     /// The labelled images; files of results need none

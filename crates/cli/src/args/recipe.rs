@@ -39,7 +39,7 @@ pub struct PretrainArgs {
     pub minutes: Option<f64>,
     /// Train nothing: say what would be trained and what memory it takes, and print the recipe for a file that --recipe takes, with
     /// what is derived as comments
-    #[arg(long, help_heading = PLAIN, conflicts_with_all = ["json", "gpus", "minutes"])]
+    #[arg(long, help_heading = PLAIN, conflicts_with_all = ["json", "gpus"])]
     pub dry_run: bool,
     /// Print the result as one JSON object
     #[arg(long, help_heading = PLAIN)]

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use crate::args::EvalCommand;
 use crate::error::CliError;
-pub use all::{MOST_BYTES_OF_RESULTS, OF_BACKBONE, RESULTS, WHY_FAILED};
+pub use all::{FORMAT as FORMAT_OF_RESULTS, MOST_BYTES_OF_RESULTS, OF_BACKBONE, RESULTS, WHY_FAILED};
 use record::Judgement;
 use shelf::Shelf;
 

@@ -133,7 +133,7 @@ fn curves(args: &CurvesArgs) -> Result<(), CliError> {
     }
     for run in &without {
         let key = text::printable(&args.key);
-        output::note(&format!("{}: has logged no {key} yet, and is left out", text::shown(&run.path)));
+        output::note(&format!("{}: has logged no {key}, and is left out", text::shown(&run.path)));
     }
     if !are_of_same_images(&runs) {
         output::note("these runs were not trained on the same images: their curves are of different tasks");

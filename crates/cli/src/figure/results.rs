@@ -16,9 +16,6 @@ use crate::output;
 use crate::output_file::Input;
 use crate::report;
 
-/// More than any result takes.
-const MOST_BYTES: u64 = 16 << 20;
-
 /// Draws how many prototypes are unique.
 pub fn prototypes(args: &PrototypesFigureArgs) -> Result<(), CliError> {
     let place = Place::of(&args.out, &inputs(&args.networks, None))?;
@@ -114,8 +111,21 @@ fn inputs(networks: &[PathBuf], data: Option<&str>) -> Vec<Input> {
 
 /// The result in a file.
 fn read(path: &Path, evaluation: &'static str) -> Result<Value, CliError> {
-    let text = read_text_bounded(path, MOST_BYTES).map_err(|error| wrong(path, evaluation, error.to_string()))?;
-    let result: Value = serde_json::from_str(&text).map_err(|error| wrong(path, evaluation, error.to_string()))?;
+    let text = read_text_bounded(path, eval::MOST_BYTES_OF_RESULTS)
+        .map_err(|error| wrong(path, evaluation, error.to_string()))?;
+    let mut result: Value = serde_json::from_str(&text).map_err(|error| wrong(path, evaluation, error.to_string()))?;
+    // What `eval all` stores has the results of several evaluations, each under its name.
+    if result["format"] == eval::FORMAT_OF_RESULTS {
+        result = match result["results"].get_mut(evaluation) {
+            Some(found) => found.take(),
+            None => {
+                let why = result["skipped"][evaluation]
+                    .as_str()
+                    .map_or("it was not evaluated".to_owned(), |why| text::message(why).into_owned());
+                return Err(wrong(path, evaluation, why));
+            }
+        };
+    }
     match result["evaluation"]["name"].as_str() {
         Some(name) if name == evaluation => Ok(result),
         Some(name) => Err(wrong(path, evaluation, format!("it is one of `eval {}`", text::excerpt(name)))),
@@ -130,7 +140,13 @@ fn wrong(path: &Path, evaluation: &'static str, why: String) -> CliError {
 /// What networks are called: the names of their files or folders; where two of these are the same, all of their paths.
 fn names(paths: &[PathBuf]) -> Vec<String> {
     let short = |path: &PathBuf| {
-        let name = if is_result(path) { path.file_stem() } else { path.file_name() };
+        let of_several = path.file_name().is_some_and(|name| name == eval::RESULTS);
+        let name = match is_result(path) {
+            // What `eval all` stores always has this name: its folder tells more.
+            true if of_several => path.parent().and_then(Path::file_name).or(path.file_stem()),
+            true => path.file_stem(),
+            false => path.file_name(),
+        };
         // `.` and `..` have no name of their own.
         name.map_or_else(|| text::shown(path).into_owned(), |name| text::shown(Path::new(name)).into_owned())
     };
@@ -146,5 +162,7 @@ mod tests {
         let of = |paths: &[&str]| names(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
         assert_eq!(of(&["runs/a", "b.json", "runs/c/"]), ["a", "b", "c"]);
         assert_eq!(of(&["x/run", "y/run"]), ["x/run", "y/run"]);
+        assert_eq!(of(&["evaluation/a/results.json", "evaluation/b/results.json"]), ["a", "b"]);
+        assert_eq!(of(&["results.json"]), ["results"]);
     }
 }

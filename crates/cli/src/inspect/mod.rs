@@ -7,6 +7,7 @@ mod run;
 
 use model::VitConfig;
 use text::count;
+use train::run::{RunError, RunReader};
 
 use crate::args::InspectArgs;
 use crate::error::CliError;
@@ -31,6 +32,8 @@ pub fn run(args: &InspectArgs) -> Result<(), CliError> {
             return output::json(&account.json());
         }
         account.text()?
+    } else if let Err(of_runs @ RunError::HoldsRuns { .. }) = RunReader::open(path) {
+        return Err(of_runs.into());
     } else {
         let account = FileAccount::of(path, args.heads)?;
         if args.json {

@@ -53,9 +53,11 @@ impl RunReader {
         if let Some(run) = above.filter(|above| root.is_dir() && is_run(above)) {
             return Err(RunError::InsideRun { path, run });
         }
-        let entries = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
-        let mut within: Vec<PathBuf> = entries.filter(|path| is_run(path)).collect();
-        within.sort();
+        let mut within = runs_in(root);
+        if within.is_empty() {
+            // As the folder of a study, or the one that commands were given in, has them.
+            within = runs_in(&root.join("runs"));
+        }
         Err(match within.first() {
             Some(first) => RunError::HoldsRuns { path, runs: within.len(), first: first.clone() },
             None => RunError::NotARun { path },
@@ -211,6 +213,14 @@ impl RunReader {
     }
 }
 
+/// The runs in a folder, by name.
+fn runs_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut runs: Vec<PathBuf> = entries.filter(|path| is_run(path)).collect();
+    runs.sort();
+    runs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,6 +236,10 @@ mod tests {
         }
         let held = RunReader::open(of_runs.path()).unwrap_err();
         assert!(matches!(&held, RunError::HoldsRuns { runs: 2, first, .. } if first.ends_with("a")), "{held}");
+        let of_study = tempfile::tempdir().unwrap();
+        fs::rename(of_runs.path(), of_study.path().join("runs")).unwrap();
+        let held = RunReader::open(of_study.path()).unwrap_err();
+        assert!(matches!(&held, RunError::HoldsRuns { runs: 2, first, .. } if first.ends_with("runs/a")), "{held}");
         fs::write(folder.path().join(CONFIG), "").unwrap();
         fs::create_dir(folder.path().join(CHECKPOINTS)).unwrap();
         let inside = RunReader::open(&folder.path().join(CHECKPOINTS)).unwrap_err();

@@ -35,8 +35,8 @@ use crate::signals;
 use crate::weights::Weights;
 use headline::headline;
 use plan::{Data, Item, LeftOut};
+pub use store::{FORMAT, MOST_BYTES_OF_RESULTS, RESULTS};
 use store::{Kept, Store};
-pub use store::{MOST_BYTES_OF_RESULTS, RESULTS};
 
 /// Under which key results name the backbone that a finished run has left, by its checksum.
 pub const OF_BACKBONE: &str = "backbone";
@@ -50,12 +50,13 @@ pub fn run(args: &AllArgs) -> Result<ExitCode, CliError> {
     let shelf = Shelf::keeping();
     let data = Data::open(args, &shelf)?;
     data.check_neighbors(args)?;
+    let planned = plan::plan(args, &data);
+    plan::check_possible(&planned)?;
     let weights = shelf.weights(&args.weights, &args.judging.input.network, &device)?;
     let about = about(args, &data, &weights);
     // The head of a network counts, too.
     let weights_file = file_digest(&weights.path);
     let mut store = Store::open(&args.out, &inputs(args), &about, args.force)?;
-    let planned = plan::plan(args, &data);
     let names: Vec<&'static str> = planned.iter().map(|(name, _)| *name).collect();
     let (total, mut number, mut failed) = (planned.iter().filter(|(_, item)| item.is_ok()).count(), 0, false);
     let (mut shown, mut skipped) = (Vec::new(), Vec::new());

@@ -50,6 +50,19 @@ impl LeftOut {
     }
 }
 
+/// Refuses a command that asks only for what needs images that it does not name, and says which.
+pub fn check_possible(planned: &[(&'static str, Result<Item, LeftOut>)]) -> Result<(), CliError> {
+    let asked = || planned.iter().filter(|(_, item)| !matches!(item, Err(LeftOut::NotAsked)));
+    let why = |(name, item): &(&str, Result<Item, LeftOut>)| match item {
+        Err(why @ (LeftOut::NoFolder(_) | LeftOut::NoData)) => Some(format!("{name}: {why}")),
+        _ => None,
+    };
+    match asked().map(why).collect::<Option<Vec<_>>>() {
+        Some(reasons) if !reasons.is_empty() => Err(CliError::NothingToEvaluate { why: reasons.join("; ") }),
+        _ => Ok(()),
+    }
+}
+
 /// A folder that a benchmark comes in, by its layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Benchmark {

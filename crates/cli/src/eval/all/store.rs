@@ -10,7 +10,8 @@ use crate::error::CliError;
 use crate::output_file::{self, Input};
 
 /// What the file of results says of its format.
-const FORMAT: &str = "dino-vmf evaluation";
+/// What a file of results says that it is.
+pub const FORMAT: &str = "dino-vmf evaluation";
 /// The file of results.
 pub const RESULTS: &str = "results.json";
 const PAGE: &str = "index.html";
