@@ -20,10 +20,15 @@ pub fn of(args: &PretrainArgs, asked: RawRecipe) -> Result<(RawRecipe, Option<Ar
     let (begin, given) = match (&args.init, &args.adapt) {
         (Some(path), _) => (Begin::Init, path),
         (_, Some(path)) => (Begin::Adapt, path),
-        _ => return Ok((asked, None)),
+        _ => return without(args).map(|()| (asked, None)),
     };
     let source = source(given, args.out.as_deref());
-    let network = NetworkArgs { image_size: None, heads: None, which: None, positions: asked.positions() };
+    if source != *given {
+        let (given, kept) = (text::shown(given), text::shown(&source));
+        output::note(&format!("{given} is gone; taking {kept}, which the run has kept"));
+    }
+    let (heads, trained_size, positions) = (args.attention_heads, args.trained_size, asked.positions());
+    let network = NetworkArgs { image_size: None, heads, trained_size, which: None, positions };
     let loaded = weights::load(&source, &network, &Device::cpu(Default::default())?)?;
     let config = loaded.loaded.vit.config();
     if config.arch().is_none() || config.mlp_dim != 4 * config.dim {
@@ -72,12 +77,18 @@ pub fn of(args: &PretrainArgs, asked: RawRecipe) -> Result<(RawRecipe, Option<Ar
     Ok((asked, Some(Arc::new(beginning))))
 }
 
-/// Where the weights are. A run that has begun keeps them, and goes on when their file is gone.
-fn source(given: &Path, out: Option<&Path>) -> PathBuf {
-    let kept = out.map(|out| out.join(INITIAL_FILE)).filter(|kept| !given.exists() && kept.is_file());
-    if let Some(kept) = &kept {
-        output::note(&format!("{} is gone; taking {}, which the run has kept", text::shown(given), text::shown(kept)));
+/// Refuses what is said of given weights where there are none.
+fn without(args: &PretrainArgs) -> Result<(), CliError> {
+    let said = [("--attention-heads", args.attention_heads.is_some()), ("--trained-size", args.trained_size.is_some())];
+    match said.into_iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) => Err(CliError::OfNoWeights { flag }),
+        None => Ok(()),
     }
+}
+
+/// Where the weights are. A run that has begun keeps them, and goes on when their file is gone.
+pub fn source(given: &Path, out: Option<&Path>) -> PathBuf {
+    let kept = out.map(|out| out.join(INITIAL_FILE)).filter(|kept| !given.exists() && kept.is_file());
     kept.unwrap_or_else(|| given.to_owned())
 }
 

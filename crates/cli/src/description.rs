@@ -21,6 +21,8 @@ const METHOD: &str = "method";
 const PROTOTYPES: &str = "prototypes";
 /// The temperature at which it compares with them.
 const TAU: &str = "tau";
+/// How far its training had come, of one that was not finished.
+const STEP: &str = "step";
 /// The program that wrote the file.
 const VERSION: &str = "program_version";
 /// This one's name there.
@@ -49,6 +51,11 @@ fn of_network(config: &VitConfig, input: InputSpec, normalization: &Normalizatio
 /// This program and its version.
 pub fn program() -> String {
     format!("{NAME}{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// What is said of the weights of this step; nothing of the last one.
+pub fn unfinished(step: u64, recipe: &Recipe) -> Option<(&'static str, String)> {
+    (step < recipe.total_steps()).then(|| (STEP, format!("{step} of {}", recipe.total_steps())))
 }
 
 /// Of one of the networks of a run: its temperature besides.
@@ -98,7 +105,7 @@ pub fn prototype_use(said: &BTreeMap<String, String>) -> Result<PrototypeUse, Ev
 /// Of a network that goes out.
 pub fn of_export(weights: &Weights) -> Description {
     let mut said = of_network(weights.loaded.vit.config(), weights.input, &weights.normalization);
-    for key in [METHOD, PROTOTYPES, TAU] {
+    for key in [METHOD, PROTOTYPES, TAU, STEP] {
         said.extend(weights.said.get(key).map(|value| (key, value.clone())));
     }
     said
@@ -111,7 +118,8 @@ pub fn of_features(weights: &Weights, input: InputSpec, precision: &str) -> Desc
     let mut said = of_network(config, input, &weights.normalization);
     let told = |key: &'static str| Some((key, weights.said.get(key)?.clone()));
     let is_new = |(key, _): &(&str, String)| !said.iter().any(|(there, _)| there == key);
-    let trained: Description = [ARCHITECTURE, METHOD, PROTOTYPES].into_iter().filter_map(told).filter(is_new).collect();
+    let trained: Description =
+        [ARCHITECTURE, METHOD, PROTOTYPES, STEP].into_iter().filter_map(told).filter(is_new).collect();
     said.extend(trained);
     said.push(("weights_hash", weights_digest(weights)));
     said.push(("precision", precision.to_owned()));

@@ -259,6 +259,12 @@ pub enum CliError {
     /// A mixture of so many components as there are classes, where there are none.
     #[error("the images have no classes to take the number of components from; say it with --components K")]
     NoComponents,
+    /// Something is said of weights, and none are given.
+    #[error("{flag} is about the weights that a run begins with: give them with --init W or --adapt W")]
+    OfNoWeights {
+        /// The flag.
+        flag: &'static str,
+    },
     /// All that was asked for needs images that the command does not name.
     #[error("there is nothing to evaluate. {why}")]
     NothingToEvaluate {

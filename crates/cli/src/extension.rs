@@ -54,9 +54,10 @@ pub fn of(args: &PretrainArgs, asked: RawRecipe, out: &Path) -> Result<Length, C
             Ok(Length { asked: as_it_is(asked), before: None })
         }
         Some(_) if wanted <= has => Err(refused(format!("needs --epochs above {has}, which it has"))),
-        Some(_) if was == Extension::Again => Err(refused(format!(
-            "this one has been already, by epochs with schedules of their own. A new run goes on from it: --init {} and \
+        _ if was == Extension::Again && wanted > has => Err(refused(format!(
+            "this one has been already, to {}, by epochs with schedules of their own. A new run goes on from it: --init {} and \
              another --out",
+            text::count(has, "epoch"),
             text::shell(&out.to_string_lossy())
         ))),
         Some(how) => {

@@ -5,6 +5,7 @@ use std::path::Path;
 use ssl::recipe::{Origin, Recipe};
 
 use crate::args::{AUTO, PretrainArgs};
+use crate::beginning;
 
 /// Keys that follow the length of a run, so that a longer one finds its own.
 const OF_THE_LENGTH: [&str; 2] = ["epochs", "knn_every"];
@@ -20,8 +21,14 @@ pub fn command(args: &PretrainArgs, recipe: &Recipe, out: &Path, epochs: u64) ->
     }
     for (flag, weights) in [("--init", &args.init), ("--adapt", &args.adapt)] {
         if let Some(weights) = weights {
-            add(flag, weights.to_string_lossy().into_owned());
+            add(flag, beginning::source(weights, Some(out)).to_string_lossy().into_owned());
         }
+    }
+    if let Some(heads) = args.attention_heads {
+        add("--attention-heads", heads.to_string());
+    }
+    if let Some((height, width)) = args.trained_size {
+        add("--trained-size", format!("{height}x{width}"));
     }
     for (_, value, flag) in asked.keys.given().filter(|(key, ..)| *key != "epochs") {
         add(flag, value.to_owned());

@@ -152,7 +152,8 @@ fn a_run_begins_with_networks_heads_and_centre_of_another_one() {
     let begun = ["--init", other.to_str().unwrap(), "--out", out.to_str().unwrap(), "--out-dim=32"];
     let shape = ["--set", "head_hidden=32", "--set", "head_bottleneck=16"];
     let refused = run(&[&base[..], &more, &begun, &shape].concat()).failed();
-    assert!(refused.contains("begin_weights: ") && refused.contains("kept in"), "{refused}");
+    let flags = format!("--recipe {}/config.toml --init {}, or --adapt", out.display(), kept.display());
+    assert!(refused.contains("begin_weights: ") && refused.contains(&flags), "{refused}");
     let begun = ["--init", kept.to_str().unwrap(), "--out", out.to_str().unwrap()];
     let again = run(&[&base[..], &more, &begun].concat()).succeeded();
     assert!(again.err.contains("this run is finished"), "{}", again.err);

@@ -106,12 +106,12 @@ fn a_network_of_no_usual_size_is_not_run_with_guessed_heads() {
     let (bare, out) = (folder.path().join("bare.safetensors"), folder.path().join("f.npy"));
     rewritten(&RUN.1.join("backbone.safetensors"), &bare, |said| said.clear());
     let message = features(&bare, &out, &["--image-size", "16x8"]).failed();
-    assert!(message.contains("width of 64 and a depth of 4") && message.contains("--heads N"), "{message}");
+    assert!(message.contains("width of 64 and a depth of 4") && message.contains("--attention-heads N"), "{message}");
     assert!(!out.exists());
     // The size asked for is also that of the positions, where nothing else says which grid they are.
     features(&bare, &out, &["--image-size", "16x8", "--heads", "1"]).succeeded();
     let two = folder.path().join("two.npy");
-    features(&bare, &two, &["--image-size", "16x8", "--heads", "2"]).succeeded();
+    features(&bare, &two, &["--trained-size", "16x8", "--attention-heads", "2"]).succeeded();
     assert!(fs::read(&out).unwrap() != fs::read(&two).unwrap(), "the number of heads matters");
     let message = features(&RUN.1, &folder.path().join("x.npy"), &["--heads", "2"]).failed();
     assert!(message.contains("has 1 attention heads, not the 2"), "{message}");

@@ -107,15 +107,43 @@ fn heads_go_out_beside_the_backbone_and_the_student_where_it_is_asked_for() {
     for name in ["backbone.cls_token", "head.mlp.0.weight", "head.last_layer.weight_v"] {
         assert_ne!(teacher.tensor(name).unwrap().data(), student.tensor(name).unwrap().data(), "{name}");
     }
+    // As DINO's modules take them: centres are the loss's.
+    assert!(teacher.names().iter().all(|name| name.starts_with("backbone.") || name.starts_with("head.")));
     let message = export(&fixture("hf_vit"), "dino", &folder.path().join("x.safetensors"), &["--heads"]).failed();
     assert!(message.contains("holds no projection head"), "{message}");
+}
+
+#[test]
+fn weights_before_the_end_of_a_run_go_out_with_their_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let trained = folder.path().join("run");
+    small(&trained, &["--epochs", "2"]).succeeded();
+    let checkpoints = trained.join("checkpoints");
+    let mut files: Vec<PathBuf> = fs::read_dir(&checkpoints).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let newest = files.pop().unwrap();
+    let step_of = |out: &Path| {
+        let bytes = fs::read(out).unwrap();
+        let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+        header.metadata().as_ref().unwrap().get("step").cloned()
+    };
+    let (whole, older) = (folder.path().join("whole.safetensors"), folder.path().join("older.safetensors"));
+    export(trained.to_str().unwrap(), "dino", &whole, &[]).succeeded();
+    assert_eq!(step_of(&whole), None, "the last step");
+    let bytes = fs::read(&newest).unwrap();
+    fs::write(&newest, &bytes[..bytes.len() / 2]).unwrap();
+    let said = export(trained.to_str().unwrap(), "dino", &older, &[]).succeeded().err;
+    let step = step_of(&older).unwrap();
+    assert!(said.contains(&format!("taking the checkpoint before it, of step {step}")), "{said}");
+    assert!(said.contains("the backbone of the last step, without a head, is"), "{said}");
 }
 
 #[test]
 fn folders_for_timm_and_hugging_face_have_weights_and_configurations() {
     let folder = tempfile::tempdir().unwrap();
     let (timm, hf) = (folder.path().join("timm"), folder.path().join("hf"));
-    export(run_folder(), "timm", &timm, &[]).succeeded();
+    let said = export(run_folder(), "timm", &timm, &[]).succeeded().err;
+    assert!(said.contains("for other sizes that program interpolates positions in its own way"), "{said}");
     export(run_folder(), "hf", &hf, &[]).succeeded();
     let config = json(&timm.join("config.json"));
     assert_eq!(config["model_args"]["num_heads"], 1);
@@ -191,6 +219,10 @@ fn flags_that_mean_nothing_are_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("x");
     assert!(export(run_folder(), "timm", &out, &["--heads"]).failed().contains("no place for a projection head"));
+    for (to, name) in [("onnx", "x.safetensors"), ("dino", "x.onnx"), ("timm", "x.onnx"), ("hf", "x.pth")] {
+        let message = export(run_folder(), to, &folder.path().join(name), &[]).failed();
+        assert!(message.contains("this name says something else"), "{to}: {message}");
+    }
     let message = export(run_folder(), "hf", &out, &["--image-size", "32"]).failed();
     assert!(message.contains("applies to --to onnx alone"), "{message}");
     let message = export(&fixture("hf_vit"), "onnx", &folder.path().join("x.onnx"), &["--heads"]).failed();

@@ -432,8 +432,61 @@ fn what_is_no_file_of_weights_is_called_what_it_is() {
     assert!(say(b"\x80\x02\x8a\x0al\xfc\x9cF\xf9").contains("not a whole file of weights"));
     assert!(say(b"\x80\x02K\x01.behind it").contains("a pickle, but none of PyTorch"));
     assert!(say(b"GGUF\x03\x00\x00\x00").contains("a GGUF file"));
+    assert!(say(b"version https://git-lfs.github.com/spec/v1\n").contains("`git lfs pull` fetches it"));
+    assert!(say(b"<!DOCTYPE html><html></html>").contains("a web page"));
+    assert!(say(b"{\n  \"hidden_size\": 384\n}").contains("give the folder"));
+    assert!(say(b"\x1f\x8b\x08\x08\x5a\x3b\x1c\x65w.pth").contains("unpack it first"));
+    assert!(say(b"PAR1\x15\x04\x15\x10").contains("a Parquet table"));
     let folder = tempfile::tempdir().unwrap();
     let open = |path: &Path| WeightsFile::open(path).unwrap_err();
     assert!(matches!(open(folder.path()), WeightsError::NoWeights { .. }));
     assert!(matches!(open(&folder.path().join("none")), WeightsError::Missing { .. }));
+    for name in ["facebook/dinov2-small", "hf-hub:timm/vit_tiny", "https://example.org/dino.pth"] {
+        assert!(open(Path::new(name)).to_string().contains("This program fetches nothing"), "{name}");
+    }
+    for name in ["runs/photos.pth", "/tmp/no-such-place/x", "photos"] {
+        assert!(open(Path::new(name)).to_string().ends_with("there is no such file or folder"), "{name}");
+    }
+    assert!(open(Path::new("~/x.pth")).to_string().contains("A shell reads ~"));
+}
+
+#[test]
+fn a_square_of_positions_without_a_class_token_is_said_to_be_taken_for_one() {
+    let mut entries = backbone(VitConfig { image: (8, 8), ..config() }, 1);
+    let at = entries.iter().position(|entry| entry.name == "pos_embed").unwrap();
+    // Nine: 3 x 3, or 2 x 4 behind the class token's.
+    entries[at] = Entry::zeros("pos_embed", &[1, 9, 64]);
+    let written = write(&entries);
+    let load = |image| {
+        load_vit(&written.path, &LoadOptions { heads: Some(1), image, ..Default::default() }, &device()).unwrap()
+    };
+    let taken = load(None);
+    assert_eq!((taken.vit.config().image, taken.report.grid_taken), ((12, 12), Some((3, 3))));
+    let told = load(Some((8, 16)));
+    assert_eq!((told.vit.config().image, told.report.grid_taken), ((8, 16), None));
+}
+
+#[test]
+fn networks_of_other_kinds_are_called_what_they_are() {
+    let load = |change: &dyn Fn(&mut Vec<Entry>)| {
+        let mut entries = backbone(config(), 1);
+        change(&mut entries);
+        let options = LoadOptions { heads: Some(1), ..Default::default() };
+        load_vit(&write(&entries).path, &options, &device()).unwrap_err().to_string()
+    };
+    let rotary =
+        load(&|entries| entries.retain(|entry| entry.name != "pos_embed" && !entry.name.ends_with("qkv.bias")));
+    assert!(rotary.contains("as DINOv3 does"), "{rotary}");
+    let gated = load(&|entries| {
+        let at = entries.iter().position(|entry| entry.name == "blocks.0.mlp.fc2.weight").unwrap();
+        entries[at] = Entry::zeros("blocks.0.mlp.fc2.weight", &[64, 48]);
+    });
+    assert!(gated.contains("a SwiGLU MLP"), "{gated}");
+    let averaging = load(&|entries| {
+        entries
+            .iter_mut()
+            .filter(|entry| entry.name.starts_with("norm."))
+            .for_each(|entry| entry.name = format!("fc_{}", entry.name));
+    });
+    assert!(averaging.contains("a norm over the mean of its patches"), "{averaging}");
 }

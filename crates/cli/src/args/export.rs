@@ -35,6 +35,10 @@ pub struct ExportArgs {
     /// Attention heads of the network, for a file that does not say and is of none of the usual sizes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub attention_heads: Option<u32>,
+    /// Size of the images that the network was trained with, for a file that does not say: which grid its positions are
+    /// of, where that is no square [default: what the file says, or a square]
+    #[arg(long, value_name = "N|HxW", value_parser = super::pixels)]
+    pub trained_size: Option<(usize, usize)>,
     /// How positions are interpolated for images of another size [default: as in the program that the file comes from]
     #[arg(long, value_name = "dino|plain|antialiased", value_parser = position_rule)]
     pub positions: Option<Interpolation>,
@@ -46,8 +50,8 @@ pub struct ExportArgs {
 impl ExportArgs {
     /// What is asked for of the network.
     pub fn network(&self) -> NetworkArgs {
-        let Self { image_size, attention_heads, which, positions, .. } = *self;
-        NetworkArgs { image_size, heads: attention_heads, which, positions }
+        let Self { image_size, attention_heads, trained_size, which, positions, .. } = *self;
+        NetworkArgs { image_size, heads: attention_heads, trained_size, which, positions }
     }
 }
 

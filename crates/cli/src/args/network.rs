@@ -93,7 +93,8 @@ Examples:
   dino-vmf features --weights runs/photos --data photos --certainty --out photos.parquet    and kappa, entropy, log_density
 
 An image is resized so that its short side is 256/224 of the image size, and its centre is cut out (torchvision's
-Resize(256, bicubic), CenterCrop(224)). Photographs are turned upright by their EXIF data, where those of the training
+Resize(256, bicubic), CenterCrop(224)). A run on images that are no larger than its input sees them whole instead
+(`image_part` in its metadata): resized to the image size, and nothing is cut off. Photographs are turned upright by their EXIF data, where those of the training
 were; torchvision's loader does not do that (--orientation as-stored). Rows are in order of path; images that cannot be
 read are named and left out. Features are computed in f32 on every device; on a GPU --precision bf16 is faster and less
 exact. Rows are written as they are computed: memory is that of a batch, however many images there are.
@@ -125,8 +126,12 @@ pub struct NetworkArgs {
     pub image_size: Option<(usize, usize)>,
     /// Attention heads of the network. Needed for a file that does not say and is of no size of DINO or timm; no file of
     /// this program needs it
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, visible_alias = "attention-heads", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub heads: Option<u32>,
+    /// Size of the images that the network was trained with, for a file that does not say: which grid its positions are
+    /// of, where that is no square [default: what the file says, or a square]
+    #[arg(long, value_name = "N|HxW", value_parser = super::pixels)]
+    pub trained_size: Option<(usize, usize)>,
     /// Which network of a training: the teacher, or the student [default: the teacher, or the only one]
     #[arg(long, value_name = "teacher|student", value_parser = network_role)]
     pub which: Option<NetworkRole>,
@@ -207,8 +212,12 @@ pub struct InspectArgs {
     #[arg(long)]
     pub json: bool,
     /// Attention heads of the network, for a file that does not say and is of none of the usual sizes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, visible_alias = "attention-heads", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub heads: Option<u32>,
+    /// Size of the images that the network was trained with, for a file that does not say: which grid its positions are
+    /// of, where that is no square [default: what the file says, or a square]
+    #[arg(long, value_name = "N|HxW", value_parser = super::pixels)]
+    pub trained_size: Option<(usize, usize)>,
 }
 
 /// Examples of `inspect`.

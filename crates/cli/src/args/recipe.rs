@@ -28,6 +28,13 @@ pub struct PretrainArgs {
     /// it learns slowly, its first layers slowest, and is pulled towards where it began
     #[arg(long, help_heading = PLAIN, value_name = "W")]
     pub adapt: Option<PathBuf>,
+    /// Attention heads of W, for a file that does not say and is of none of the usual sizes
+    #[arg(long, help_heading = PLAIN, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub attention_heads: Option<u32>,
+    /// Size of the images that W was trained with, for a file that does not say: which grid its positions are of, where that
+    /// is no square
+    #[arg(long, help_heading = PLAIN, value_name = "N|HxW", value_parser = super::pixels)]
+    pub trained_size: Option<(usize, usize)>,
     /// Make the run in --out longer, to more --epochs than it has. stretch: with the schedules of a run that was as long from the
     /// beginning, so that the learning rate rises to what it has there. again: its epochs stay as they were, and those added
     /// have their own cosine from 0.3 of the first peak

@@ -1,5 +1,6 @@
 //! `eval fewshot`: held-out images classified by what was learnt from a few of each class.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use eval::fewshot::{self, Draw, FewShot, FewShotResult, Shots, lists};
@@ -74,7 +75,10 @@ fn drawn(args: &FewShotArgs, train: &Labelled<'_>) -> Result<Vec<(Shots, Vec<Dra
     let mut sizes: Vec<Shots> = match &args.shots[..] {
         [] if args.percent.is_some() => Vec::new(),
         [] => DEFAULT_SHOTS.into_iter().filter(|&shots| shots <= least).map(Shots::PerClass).collect(),
-        asked => asked.iter().map(|&shots| Shots::PerClass(shots as usize)).collect(),
+        asked => {
+            let sorted: BTreeSet<u32> = asked.iter().copied().collect();
+            sorted.into_iter().map(|shots| Shots::PerClass(shots as usize)).collect()
+        }
     };
     if args.shots.is_empty() && args.percent.is_none() && sizes.len() < DEFAULT_SHOTS.len() {
         output::note(&format!("a class has {} only: larger draws are left out", count(least, "training image")));
@@ -106,7 +110,7 @@ fn record(args: &FewShotArgs, sets: &Sets, results: &[(Shots, FewShotResult)]) -
         "norm": norm, "strength": args.strength, "seed": args.seed, "splits": args.splits, "lists": lists, "intercept": false,
         "preprocessing": "rows centred and scaled to unit length",
     });
-    // The last is that of the most images.
+    // The last is that of the most images of a class, or of the share.
     let results = json!({ "top1": rows.last().map(|row| row["top1"].clone()), "results": rows });
     record::of_sets(FEWSHOT, settings, sets, results)
 }

@@ -13,7 +13,12 @@ use crate::error::CliError;
 use crate::output;
 use crate::weights::Weights;
 
-/// A tensor of a head, or another one beside the backbone: MSN's prototypes, a mask token, a centre.
+/// How the names of centres end.
+const CENTER: &str = "center";
+/// A tensor that only a head with batch normalisation has.
+const OF_BATCH_NORM: &str = "head.mlp.1.weight";
+
+/// A tensor of a head, or another one beside the backbone: MSN's prototypes, a mask token.
 pub struct HeadTensor {
     /// Its name in the file.
     pub name: String,
@@ -27,6 +32,12 @@ pub struct HeadTensor {
 pub fn write(args: &ExportArgs, weights: &Weights, out: &Path) -> Result<(), CliError> {
     let failed = |source| ExportError::Io { path: text::shown(out).into_owned(), source };
     let head = if args.heads { head(weights)? } else { Vec::new() };
+    if head.iter().any(|tensor| tensor.name == OF_BATCH_NORM) {
+        output::note(
+            "this head has batch norm, which is computed from the images of a batch: there are no running means to write. PyTorch \
+             takes it with load_state_dict(..., strict=False) and the module in train()",
+        );
+    }
     let mut file = Replacement::begin(out).map_err(failed)?;
     match args.heads {
         true => write_with_head(weights, &head, &mut file)?,
@@ -53,6 +64,10 @@ fn head(weights: &Weights) -> Result<Vec<HeadTensor>, CliError> {
     }
     let mut tensors = Vec::with_capacity(beside.len());
     for (name, tensor) in beside.into_iter().filter(|(_, tensor)| tensor.element.is_float()) {
+        // Centres are the loss's, and no tensor of a teacher's `state_dict` in DINO either.
+        if name.ends_with(CENTER) {
+            continue;
+        }
         let values = file.read(&tensor)?.into_f32();
         tensors.push(HeadTensor { name, shape: tensor.shape, values });
     }

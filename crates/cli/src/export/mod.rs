@@ -11,7 +11,9 @@ mod place;
 mod timm;
 mod verify;
 
+use model::VitConfig;
 use model::weights::{HuggingFaceModel, OutLayout};
+use tensor::ops::Interpolation;
 use tensor::{CpuOptions, Device};
 
 use crate::args::{ExportArgs, TargetArg};
@@ -66,6 +68,18 @@ pub enum ExportError {
         /// The file.
         path: String,
     },
+    /// A name that belongs to another format.
+    #[error("{path}: --to {to} writes {what}, and this name says something else: give it {name}")]
+    Name {
+        /// What was asked for.
+        path: String,
+        /// The target.
+        to: &'static str,
+        /// What it writes.
+        what: &'static str,
+        /// What it should be called.
+        name: &'static str,
+    },
     /// The folder that is to be written.
     #[error("{path}: {what}")]
     Folder {
@@ -112,13 +126,10 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
     if args.image_size.is_some() && args.to != TargetArg::Onnx {
         return Err(ExportError::Size.into());
     }
+    check_name(args)?;
     let inputs = [Input::file("--weights", &args.weights)];
     match args.to {
         TargetArg::Dino => {
-            let extension = args.out.extension().and_then(|extension| extension.to_str());
-            if extension.is_some_and(|extension| PICKLES.contains(&extension.to_ascii_lowercase().as_str())) {
-                return Err(ExportError::NotAPickle { path: text::shown(&args.out).into_owned() }.into());
-            }
             let out = output_file::check(&args.out, Kind::Weights, args.force, &inputs)?;
             dino::write(args, &load(args)?, &out)
         }
@@ -149,6 +160,25 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
     }
 }
 
+/// Refuses a name by which people and programs would take the export for something else.
+fn check_name(args: &ExportArgs) -> Result<(), ExportError> {
+    let extension = args.out.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    let extension = extension.as_deref().unwrap_or_default();
+    let is_pickle = PICKLES.contains(&extension);
+    let path = || text::shown(&args.out).into_owned();
+    let other = |to, what, name| Err(ExportError::Name { path: path(), to, what, name });
+    match args.to {
+        TargetArg::Dino if is_pickle => Err(ExportError::NotAPickle { path: path() }),
+        TargetArg::Dino if extension == "onnx" => other("dino", "a safetensors file", "a name in .safetensors"),
+        TargetArg::Onnx if is_pickle || extension == "safetensors" => other("onnx", "an ONNX file", "a name in .onnx"),
+        TargetArg::Timm | TargetArg::Hf if is_pickle || ["onnx", "safetensors"].contains(&extension) => {
+            let to = if args.to == TargetArg::Timm { "timm" } else { "hf" };
+            other(to, "a folder", "the name of a folder")
+        }
+        _ => Ok(()),
+    }
+}
+
 fn load(args: &ExportArgs) -> Result<Weights, CliError> {
     Ok(load_on(args)?.0)
 }
@@ -160,6 +190,23 @@ fn load_on(args: &ExportArgs) -> Result<(Weights, Device), CliError> {
     let mut weights = weights::load(&args.weights, &args.network(), &device)?;
     weights.input = weights.input.with_size(args.image_size);
     Ok((weights, device))
+}
+
+/// Says where the program that an export is for interpolates positions in another way than this network does.
+fn say_positions(config: &VitConfig, layout: OutLayout) {
+    let theirs = match layout {
+        OutLayout::Timm => Interpolation::Antialiased,
+        OutLayout::HuggingFace(HuggingFaceModel::Dinov2WithRegisters) => Interpolation::Antialiased,
+        OutLayout::HuggingFace(_) => Interpolation::Plain,
+        OutLayout::Dino => return,
+    };
+    if theirs != config.extras.interpolation {
+        let (height, width) = config.image;
+        output::note(&format!(
+            "its features are those of this network for images of {height}x{width}; for other sizes that program interpolates \
+             positions in its own way, and features differ by up to a per cent (docs/weights.md)"
+        ));
+    }
 }
 
 /// What the files say of the network in their metadata.
@@ -192,5 +239,6 @@ fn into_folder(
     written.map_err(ExportError::from)?;
     verify::weights(&place.root(), weights)?;
     place.finish()?;
+    say_positions(weights.loaded.vit.config(), layout);
     output::result(&format!("{}: read back and equal bit for bit. In Python:\n{usage}", text::shown(&args.out)))
 }

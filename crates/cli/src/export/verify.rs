@@ -47,7 +47,14 @@ pub fn weights(path: &Path, original: &Weights) -> Result<(), CliError> {
     device.finish()?;
     let distance = largest_difference(&here, &there);
     let (ours, theirs) = (config.extras.norm_epsilon, read.vit.config().extras.norm_epsilon);
-    if ours != theirs && distance < EPSILON_TOLERANCE {
+    if ours != theirs && distance >= EPSILON_TOLERANCE {
+        let what = format!(
+            "its LayerNorms add {ours:e} to the variance, those of the program that this is for {theirs:e}, and the features of an \
+             image differ by {distance:.0e}"
+        );
+        return Err(ExportError::Unsupported { what, instead: "hf" }.into());
+    }
+    if ours != theirs {
         output::note(&format!(
             "the program that this is for adds {theirs:e} to the variances that it normalises by, where this network has \
              {ours:e}, and its file has no place for that: features differ by {distance:.0e}"

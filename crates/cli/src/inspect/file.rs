@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use train::run::{Checkpoint, Damage};
 
 use super::network;
+use crate::args::InspectArgs;
 use crate::description;
 use crate::error::CliError;
-use crate::weights::GivenWeightsError;
+use crate::weights::{GivenWeightsError, grid_taken};
 
 /// What there is to tell.
 pub struct FileAccount {
@@ -40,8 +41,8 @@ enum Backbone {
 }
 
 impl FileAccount {
-    /// Reads a file; `heads` is what is known of the network elsewhere.
-    pub fn of(path: &Path, heads: Option<u32>) -> Result<Self, CliError> {
+    /// Reads a file; the arguments say what is known of the network elsewhere.
+    pub fn of(path: &Path, args: &InspectArgs) -> Result<Self, CliError> {
         let file = WeightsFile::open(path)?;
         if file.metadata().get("format").is_some_and(|format| format == eval::FEATURES_FORMAT) {
             return Ok(Self { file, content: Content::Features });
@@ -57,8 +58,9 @@ impl FileAccount {
             Err(source) => return Err(GivenWeightsError::Checkpoint { path: path.to_owned(), source }.into()),
         };
         let said_heads = said.get("heads").and_then(|heads| heads.parse().ok());
-        let image = InputSpec::from_metadata(&said).ok().flatten().map(|input| input.size);
-        let options = LoadOptions { heads: heads.map(|n| n as usize).or(said_heads), image, ..Default::default() };
+        let image = InputSpec::from_metadata(&said).ok().flatten().map(|input| input.size).or(args.trained_size);
+        let heads = args.heads.map(|heads| heads as usize).or(said_heads);
+        let options = LoadOptions { heads, image, ..Default::default() };
         let backbone = match file.vit_config(&options) {
             Ok((config, report)) => Backbone::Complete { config, report },
             Err(error @ (WeightsError::Grid { .. } | WeightsError::Heads { .. })) => {
@@ -76,6 +78,10 @@ impl FileAccount {
     /// How to load a backbone elsewhere; in a checkpoint the tensors have other names.
     fn in_python(&self, config: &VitConfig, report: &LoadReport, said: &BTreeMap<String, String>) -> Option<String> {
         let is_of_timm = matches!(report.layout, KeyLayout::Dino | KeyLayout::Timm) && config.extras.registers == 0;
+        // Where no position is the class token's, the code would have to say so.
+        let positions = self.file.tensor("pos_embed").and_then(|tensor| tensor.shape.get(1).copied());
+        let (rows, columns) = config.grid();
+        let is_of_timm = is_of_timm && positions == Some(rows * columns + 1);
         let is_loaded_so = self.file.packing() == Packing::Safetensors && is_of_timm;
         if report.role.is_some() || !report.left_over.is_empty() || !is_loaded_so {
             return None;
@@ -103,6 +109,9 @@ impl FileAccount {
                 _ = writeln!(text, "backbone: complete: {}\n  {report}", network(config));
                 if let Some(HeadsFrom::Known(name)) = report.heads_from {
                     _ = writeln!(text, "  the heads are those of every {name} of DINO and timm: the file does not say");
+                }
+                if let Some(grid) = report.grid_taken {
+                    _ = writeln!(text, "  {}", grid_taken(grid));
                 }
                 if let Some(snippet) = self.in_python(config, report, said) {
                     text = text + "in Python, with timm:\n" + &snippet;

@@ -35,7 +35,7 @@ pub fn run(args: &InspectArgs) -> Result<(), CliError> {
     } else if let Err(of_runs @ RunError::HoldsRuns { .. }) = RunReader::open(path) {
         return Err(of_runs.into());
     } else {
-        let account = FileAccount::of(path, args.heads)?;
+        let account = FileAccount::of(path, args)?;
         if args.json {
             return output::json(&account.json());
         }

@@ -82,14 +82,26 @@ pub fn load(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights
     if let Some(HeadsFrom::Known(name)) = report.heads_from {
         output::note(&format!(
             "weights: the file does not say how many attention heads it has; taking {}, as every {name} of DINO and timm \
-             has. --heads N (--attention-heads N of `export`) says otherwise",
+             has. --attention-heads N says otherwise",
             weights.loaded.vit.config().heads
         ));
+    }
+    if let Some(grid) = report.grid_taken {
+        output::note(&format!("weights: {}", grid_taken(grid)));
     }
     if let Some(unseen) = asked.image_size.and_then(|size| unseen_border(size, weights.loaded.vit.config().patch)) {
         output::note(&format!("warning: {unseen}"));
     }
     Ok(weights)
+}
+
+/// What is said where a file does not say which grid its positions are of, and a square one fits.
+pub fn grid_taken((rows, columns): (usize, usize)) -> String {
+    format!(
+        "the file does not say which grid its {} positions are of; taking {rows}x{columns} patches, without a position of the class \
+         token. Of an oblong grid with one, --trained-size HxW says the size of the images",
+        rows * columns
+    )
 }
 
 /// Whether a folder is a run, or one in a run, which is an error that leads to the run. Other folders may hold weights.
@@ -122,9 +134,9 @@ fn of_folder(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weight
     // What it had learnt is in the weights that it has handed over, and no longer in its newest checkpoint.
     if let Some(step) = healthy_step(&run, &recipe) {
         output::note(&format!("this run collapsed; taking {}, of step {step}", text::shown(&file)));
-        return of_run(&file, None, &recipe, asked, device);
+        return of_run(&file, (None, step), &recipe, asked, device);
     }
-    match newest_checkpoint(&run) {
+    match newest_checkpoint(&run, &recipe) {
         Ok(checkpoint) => of_checkpoint(checkpoint, &recipe, asked, device),
         // The last resort: the backbone that a finished run has exported, if it is what was written.
         Err(error) => {
@@ -135,7 +147,7 @@ fn of_folder(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weight
                 return Err(error);
             }
             output::note(&format!("no checkpoint of this run can be read; taking {}", text::shown(&file)));
-            of_run(&file, None, &recipe, asked, device)
+            of_run(&file, (None, recipe.total_steps()), &recipe, asked, device)
         }
     }
 }
@@ -153,20 +165,20 @@ fn of_checkpoint(
     asked: &NetworkArgs,
     device: &Device,
 ) -> Result<Weights, CliError> {
-    let path = checkpoint.path().to_owned();
+    let (path, step) = (checkpoint.path().to_owned(), checkpoint.step());
     let said = description::of_checkpoint(checkpoint.state()).unwrap_or_default();
     if let Some((key, said, now)) = description::difference(&said, recipe)? {
         return Err(GivenWeightsError::ChangedSettings { path, key, said, now }.into());
     }
     // It holds the whole file, which is five networks and more.
     drop(checkpoint);
-    of_run(&path, Some(asked.which.unwrap_or(NetworkRole::Teacher)), recipe, asked, device)
+    of_run(&path, (Some(asked.which.unwrap_or(NetworkRole::Teacher)), step), recipe, asked, device)
 }
 
-/// Loads the backbone from a file of a run: of this role, or the file's only one where no role is named.
+/// Loads the backbone from a file of a run: of this role, or the file's only one where no role is named; and of this step.
 fn of_run(
     file: &Path,
-    role: Option<NetworkRole>,
+    (role, step): (Option<NetworkRole>, u64),
     recipe: &Recipe,
     asked: &NetworkArgs,
     device: &Device,
@@ -188,7 +200,8 @@ fn of_run(
     };
     let loaded = WeightsFile::open(file)?.load_vit(&options, device)?;
     let said = description::of_network_of_run(recipe, loaded.report.role)?;
-    let said = said.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let said = said.into_iter().chain(description::unfinished(step, recipe));
+    let said = said.map(|(key, value)| (key.to_owned(), value)).collect();
     let normalization = Normalization::usual(config.channels);
     Ok(Weights { loaded, input: input_spec(recipe), normalization, path: file.to_owned(), said })
 }
@@ -220,7 +233,7 @@ fn of_file(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights,
     }
     let mut options = LoadOptions {
         role: asked.which,
-        image: input.map(|input| input.size),
+        image: asked.trained_size.or(input.map(|input| input.size)),
         heads: heads.or(of_checkpoint),
         interpolation: asked.positions.or(positions),
         norm_epsilon,
@@ -267,11 +280,19 @@ fn refuse_damaged_backbone(path: &Path) -> Result<(), CliError> {
     }
 }
 
-/// The newest checkpoint of a run whose checksum is right; damaged newer ones are reported.
-fn newest_checkpoint(run: &RunReader) -> Result<Checkpoint, CliError> {
+/// The newest checkpoint of a run whose checksum is right; damaged newer ones are reported, and of which step it is then.
+fn newest_checkpoint(run: &RunReader, recipe: &Recipe) -> Result<Checkpoint, CliError> {
     let recovered = run.latest_checkpoint()?;
-    for skipped in &recovered.skipped {
-        output::note(&format!("{skipped}: taking the checkpoint before it"));
+    recovered.skipped.iter().for_each(|skipped| output::note(&format!("warning: {skipped}")));
+    if let Some(older) = recovered.checkpoint.as_ref().filter(|_| !recovered.skipped.is_empty()) {
+        let (step, total) = (older.step(), recipe.total_steps());
+        let backbone = run.root().join(BACKBONE_FILE);
+        let sound = run.result(total).is_some_and(|result| run.has_backbone_of(&result));
+        let instead = match sound {
+            true => format!("; the backbone of the last step, without a head, is {}", text::shown(&backbone)),
+            false => String::new(),
+        };
+        output::note(&format!("warning: taking the checkpoint before it, of step {step} of {total}{instead}"));
     }
     let path = || run.root().to_owned();
     let missing = || match run.last_saved() {

@@ -11,6 +11,9 @@ use super::small_json;
 /// What the names of weights that a configuration belongs to begin with.
 const OF_A_FOLDER: [&str; 4] = ["model.", "model-", "pytorch_model.", "pytorch_model-"];
 
+/// What Hugging Face's image processor is configured by.
+const PREPROCESSOR: &str = "preprocessor_config.json";
+
 /// Keys of a weights file's metadata and what the configuration in the same folder says of them. Nothing where there is
 /// none, or one of another kind of program; and nothing for a file of another name, which merely lies beside one.
 pub(super) fn beside(path: &Path) -> Result<Vec<(&'static str, String)>, WeightsError> {
@@ -20,6 +23,9 @@ pub(super) fn beside(path: &Path) -> Result<Vec<(&'static str, String)>, Weights
     }
     let config = path.with_file_name("config.json");
     let Some(value) = small_json::read::<Value>(&config)? else { return Ok(Vec::new()) };
+    if !value.is_object() {
+        return Err(WeightsError::Configuration { path: config, reason: "it is no JSON object".to_owned() });
+    }
     if value.get("pretrained_cfg").is_some() {
         return Ok(of_timm(&value));
     }
@@ -30,7 +36,13 @@ pub(super) fn beside(path: &Path) -> Result<Vec<(&'static str, String)>, Weights
     if activation != "gelu" {
         return Err(WeightsError::Activation { path: config, activation: activation.to_owned() });
     }
-    let preprocessor = small_json::read(&path.with_file_name("preprocessor_config.json"))?.unwrap_or(Value::Null);
+    let preprocessor = small_json::read(&path.with_file_name(PREPROCESSOR))?.unwrap_or(Value::Null);
+    let of_pixels = |key: &str| preprocessor[key].as_bool() == Some(false);
+    if of_pixels("do_rescale") {
+        let reason =
+            "pixels from 0 to 255 (`do_rescale` is false) are nothing that this program gives a network".to_owned();
+        return Err(WeightsError::Configuration { path: path.with_file_name(PREPROCESSOR), reason });
+    }
     Ok(of_hugging_face(&value, &preprocessor))
 }
 
@@ -44,7 +56,12 @@ fn of_hugging_face(config: &Value, preprocessor: &Value) -> Vec<(&'static str, S
     said.extend(config["num_attention_heads"].as_u64().map(|heads| ("heads", heads.to_string())));
     said.extend(size(&config["image_size"]).map(|size| ("image_size", size)));
     said.extend(config["layer_norm_eps"].as_f64().map(|epsilon| ("norm_epsilon", format!("{epsilon:e}"))));
-    said.extend(normalization(&preprocessor["image_mean"], &preprocessor["image_std"]));
+    let channels = config["num_channels"].as_u64().unwrap_or(3).clamp(1, 16) as usize;
+    said.extend(match preprocessor["do_normalize"].as_bool() {
+        // Values from 0 to 1 as they are.
+        Some(false) => normalization(&vec![0.0; channels].into(), &vec![1.0; channels].into()),
+        _ => normalization(&preprocessor["image_mean"], &preprocessor["image_std"]),
+    });
     said
 }
 
@@ -104,6 +121,8 @@ mod tests {
             ("std", "[0.25,0.25,0.25]"),
         ];
         assert_eq!(said, want.map(|(key, value)| (key, value.to_owned())));
+        let bare = of_hugging_face(&json!({}), &json!({ "do_normalize": false, "image_mean": [0.5, 0.5, 0.5] }));
+        assert_eq!(bare, [("mean", "[0.0,0.0,0.0]".to_owned()), ("std", "[1.0,1.0,1.0]".to_owned())]);
         let timm = of_timm(&json!({ "pretrained_cfg": {}, "model_args": { "img_size": 64, "num_heads": 3 } }));
         assert_eq!(timm[1..], [("heads", "3".to_owned()), ("image_size", "64x64".to_owned())]);
         assert_eq!(size(&json!([1, 2, 3])), None);

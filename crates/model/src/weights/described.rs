@@ -129,7 +129,7 @@ pub(super) fn heads(
             path: path.to_owned(),
             key: HEADS,
             value: text.clone(),
-            problem: "that is no number; give it with --heads N (--attention-heads N of `export`)".to_owned(),
+            problem: "that is no number; give it with --attention-heads N".to_owned(),
         }),
         (None, None, _) if (metadata.contains_key(OURS) || is_checkpoint) && dim.is_multiple_of(64) => {
             Ok((dim / 64, HeadsFrom::OldFile))
@@ -179,10 +179,7 @@ pub(super) fn check(path: &Path, metadata: &BTreeMap<String, String>, config: &V
             path: path.to_owned(),
             key: IMAGE,
             value: metadata[IMAGE].clone(),
-            problem: format!(
-                "{}x{} was asked for as the size that it was trained with",
-                config.image.0, config.image.1
-            ),
+            problem: format!("{}x{} was given as the size that it was trained with", config.image.0, config.image.1),
         }),
         _ => Ok(()),
     }
@@ -208,7 +205,7 @@ mod tests {
         }
         for (dim, depth) in [(128, 4), (384, 8), (768, 8), (1280, 24), (100, 2)] {
             let message = find(&[], (dim, depth), None).unwrap_err();
-            assert!(message.contains("--heads N") && message.contains(&format!("{dim}")), "{message}");
+            assert!(message.contains("--attention-heads N") && message.contains(&format!("{dim}")), "{message}");
         }
     }
 
@@ -218,7 +215,7 @@ mod tests {
         assert_eq!(find(&[], (384, 12), Some(12)), Ok((12, HeadsFrom::Given)));
         assert_eq!(find(&[("image_part", "whole")], (128, 3), None), Ok((2, HeadsFrom::OldFile)));
         let message = find(&[("heads", "12")], (384, 12), Some(6)).unwrap_err();
-        assert!(message.contains("says that it has 12") && message.contains("--heads 6"), "{message}");
+        assert!(message.contains("says that it has 12") && message.contains("--attention-heads 6"), "{message}");
         let message = find(&[("heads", "many")], (384, 12), None).unwrap_err();
         assert!(message.contains("`heads`") && message.contains("many"), "{message}");
         assert_eq!(find(&[("heads", "many")], (384, 12), Some(6)).unwrap().0, 6, "the way out");

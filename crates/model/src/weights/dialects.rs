@@ -125,7 +125,7 @@ fn numbered<'a>(name: &'a str, prefix: &str) -> Option<(usize, &'a str)> {
 /// A part of a backbone that this program does not compute, by the name of its tensor in DINO's words; none where the
 /// tensor is none of the backbone's.
 pub(super) fn unknown_part(name: &str) -> Option<&'static str> {
-    const ANYWHERE: [(&str, &str); 9] = [
+    const ANYWHERE: [(&str, &str); 10] = [
         ("relative_position", "relative positions"),
         ("rel_pos", "relative positions"),
         ("rope", "rotary positions"),
@@ -134,12 +134,14 @@ pub(super) fn unknown_part(name: &str) -> Option<&'static str> {
         ("mlp.weights_in.", "a SwiGLU MLP"),
         ("mlp.weights_out.", "a SwiGLU MLP"),
         ("mlp.gate_proj.", "a gated MLP"),
+        ("mlp.down_proj.", "an MLP of DINOv3's kind"),
         ("q_norm.", "norms of queries and keys"),
     ];
-    const LEADING: [(&str, &str); 6] = [
+    const LEADING: [(&str, &str); 7] = [
         ("dist_token", "a distillation token"),
         ("embeddings.distillation_token", "a distillation token"),
         ("norm_pre.", "a norm before the blocks"),
+        ("fc_norm.", "a norm over the mean of its patches"),
         ("patch_embed.", "a patch embedding of another kind"),
         ("blocks.", "blocks of another kind"),
         ("layer.", "blocks of another kind"),

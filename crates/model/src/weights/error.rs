@@ -1,6 +1,6 @@
 //! Why weights could not be loaded or saved: the file, the tensor, the way out.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use files::safetensors::WriteError;
 use text::excerpt;
@@ -20,7 +20,7 @@ pub enum WeightsError {
         source: std::io::Error,
     },
     /// There is nothing at this path.
-    #[error("{}: there is no such file or folder", path.display())]
+    #[error("{}: there is no such file or folder{}", path.display(), not_fetched(path))]
     Missing {
         /// What was asked for.
         path: PathBuf,
@@ -50,7 +50,7 @@ pub enum WeightsError {
         activation: String,
     },
     /// A file of another kind.
-    #[error("{}: this is {kind}; weights are read from safetensors and PyTorch files", path.display())]
+    #[error("{}: this is {kind}. Weights are read from safetensors and PyTorch files", path.display())]
     OtherFormat {
         /// The file.
         path: PathBuf,
@@ -58,9 +58,7 @@ pub enum WeightsError {
         kind: &'static str,
     },
     /// A file of no kind that is known here.
-    #[error(
-        "{}: neither a safetensors file nor one of PyTorch: it begins as neither of them does", path.display()
-    )]
+    #[error("{}: neither a safetensors file nor one of PyTorch: it begins as neither of them does", path.display())]
     Unknown {
         /// The file.
         path: PathBuf,
@@ -70,6 +68,14 @@ pub enum WeightsError {
         "{}: not a whole file of weights: {reason}. Was it copied or downloaded completely?", path.display()
     )]
     Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A file beside weights that says nothing, or something that is not computed here.
+    #[error("{}: this configuration of the weights beside it cannot be used: {reason}", path.display())]
+    Configuration {
         /// The file.
         path: PathBuf,
         /// What is wrong.
@@ -141,6 +147,24 @@ pub enum WeightsError {
         /// The tensors.
         names: Vec<String>,
     },
+    /// A network that turns queries and keys by where they are.
+    #[error(
+        "{}: this backbone has no learnt positions (`pos_embed`): it has rotary ones, as DINOv3 does, or none, and this program \
+         does not compute those. Its features without them would be wrong", path.display()
+    )]
+    NoPositions {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file without anything to load.
+    #[error(
+        "{}: there are no tensors in it that have a name: an empty file, a single tensor or list, or a pickle of objects that \
+         this program does not make", path.display()
+    )]
+    NoTensors {
+        /// The file.
+        path: PathBuf,
+    },
     /// A network that averages its patches instead.
     #[error(
         "{}: this backbone has no class token (it averages its patches, as timm's `gap` networks do), and this program runs \
@@ -187,8 +211,8 @@ pub enum WeightsError {
     /// The number of heads cannot be told from shapes.
     #[error(
         "{}: how many attention heads this network has is neither in the file nor known for a width of {dim} and a depth \
-         of {depth}, and with a wrong number its features would be wrong: give it with --heads N \
-         (--attention-heads N of `export`)", path.display()
+         of {depth}, and with a wrong number its features would be wrong: give it with \
+         --attention-heads N", path.display()
     )]
     Heads {
         /// The file.
@@ -200,8 +224,7 @@ pub enum WeightsError {
     },
     /// The number of heads that was given is not the file's.
     #[error(
-        "{}: the file says that it has {said} attention heads, not the {given} of --heads {given} (of `export`, \
-         --attention-heads {given}): leave that out",
+        "{}: the file says that it has {said} attention heads, not the {given} of --attention-heads {given}: leave that out",
         path.display()
     )]
     OtherHeads {
@@ -228,7 +251,7 @@ pub enum WeightsError {
     },
     /// The grid cannot be told from the number of positions.
     #[error(
-        "{}: {patches} patch positions are no square grid: give the image size that the network was trained with",
+        "{}: {patches} patch positions are no square grid: --trained-size HxW says which images the network was trained with",
         path.display()
     )]
     Grid {
@@ -239,8 +262,8 @@ pub enum WeightsError {
     },
     /// The image size given is not the network's.
     #[error(
-        "{}: images of {}x{} pixels have {} patches of {patch}x{patch}, but the file has {patches} patch positions: give \
-         the image size that the network was trained with",
+        "{}: images of {}x{} pixels have {} patches of {patch}x{patch}, but the file has {patches} patch positions: \
+         --trained-size HxW says which images the network was trained with",
         path.display(), image.0, image.1, (image.0 / patch).saturating_mul(image.1 / patch)
     )]
     ImageSize {
@@ -281,6 +304,22 @@ fn likely(found: usize, needed: usize) -> &'static str {
             "Is it not whole, or a ViT of another kind (without some biases, with other norms or positions)?"
         }
         _ => "Is it another network than a plain ViT, or a layout that is not known here?",
+    }
+}
+
+/// What somebody means who names weights as other programs do.
+fn not_fetched(path: &Path) -> &'static str {
+    let name = path.to_string_lossy();
+    let is_address = name.contains(":/") || name.starts_with("hf-hub:");
+    // Two names, as models have on Hugging Face's hub: nobody's folder is called so and missing below the present one.
+    let is_of_hub = || !path.is_absolute() && path.components().count() == 2 && path.extension().is_none();
+    match name.starts_with('~') {
+        true => ". A shell reads ~ only where it begins a word without quotes",
+        false if is_address || is_of_hub() => {
+            ". This program fetches nothing: download the weights first (a model's folder with `git clone` or `hf download`), and \
+             give the file or the folder"
+        }
+        false => "",
     }
 }
 

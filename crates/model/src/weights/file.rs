@@ -267,6 +267,16 @@ fn other_format(first: &[u8; 8]) -> Option<&'static str> {
         [b'G', b'G', b'U', b'F'] => Some("a GGUF file"),
         [0x93, b'N', b'U', b'M'] => Some("a NumPy array"),
         [0x08, 3..=20, ..] => Some("an ONNX model"),
+        [b'P', b'A', b'R', b'1'] => Some("a Parquet table"),
+        [0x1f, 0x8b, ..] | [b'7', b'z', 0xbc, 0xaf] | [0xfd, b'7', b'z', b'X'] | [b'B', b'Z', b'h', _] => {
+            Some("a compressed file: unpack it first")
+        }
+        // `version https://git-lfs...`
+        [b'v', b'e', b'r', b's'] => Some("a pointer of git-lfs in the place of the file: `git lfs pull` fetches it"),
+        [b'<', b'!', ..] | [b'<', b'h' | b'H', ..] | [b'<', b'?', ..] => {
+            Some("a web page in the place of the file: download it again")
+        }
+        [b'{', ..] => Some("a JSON file, perhaps a configuration: give the folder, or the weights beside it"),
         _ => None,
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Described {
     pub config: VitConfig,
     pub heads_from: HeadsFrom,
     pub leading: LeadingPositions,
+    /// The square grid of patch positions that could also be an oblong one behind a class token's.
+    pub grid_taken: Option<(usize, usize)>,
 }
 
 /// Reads the network's shape off its tensors, which must all be there, and the rest off what the file says; and who says
@@ -34,6 +36,12 @@ pub(super) fn config(
         extents(path, matched, "patch_embed.proj.weight", &expected, |&[d, _, p, q]| d == dim && p == q)?;
     let fc1 = "blocks.0.mlp.fc1.weight";
     let [mlp_dim, _] = extents(path, matched, fc1, &format!("[hidden, {dim}]"), |&[_, d]| d == dim)?;
+    // Half of what the first layer gives is a gate for the other half.
+    let of_second = matched.tensor("blocks.0.mlp.fc2.weight");
+    if let Some(second) = of_second.filter(|tensor| tensor.shape == [dim, mlp_dim / 2]) {
+        let (path, names) = (path.to_owned(), vec![second.name.clone()]);
+        return Err(WeightsError::UnknownParts { path, what: "a SwiGLU MLP", names });
+    }
 
     let (depth, is_checkpoint) = (matched.depth, matched.report.layout == KeyLayout::Checkpoint);
     let (heads, heads_from) = described::heads(path, metadata, (dim, depth), options.heads, is_checkpoint)?;
@@ -52,7 +60,10 @@ pub(super) fn config(
         .checked()
         .map_err(|source| WeightsError::Config { path: path.to_owned(), source })?;
     described::check(path, metadata, &config)?;
-    Ok(Described { config, heads_from, leading })
+    // With registers, positions for patches alone are usual.
+    let is_taken = given.is_none() && leading == LeadingPositions::None && config.extras.registers == 0;
+    let grid_taken = is_taken.then(|| config.grid());
+    Ok(Described { config, heads_from, leading, grid_taken })
 }
 
 /// The extents of a tensor, if it has `N` of them, all above zero, and they are plausible.

@@ -59,6 +59,12 @@ impl<'a> Matched<'a> {
         if is_missing("cls_token") && !is_missing("pos_embed") && report.matched > 2 {
             return Err(WeightsError::NoClassToken { path });
         }
+        if is_missing("pos_embed") && !is_missing("cls_token") && 2 * report.matched > self.needed {
+            return Err(WeightsError::NoPositions { path });
+        }
+        if report.matched == 0 && report.left_over.is_empty() {
+            return Err(WeightsError::NoTensors { path });
+        }
         if !report.missing.is_empty() {
             return Err(WeightsError::IncompleteBackbone {
                 path,
@@ -112,6 +118,7 @@ pub(super) fn match_backbone(file: &WeightsFile, wanted: Option<NetworkRole>) ->
         layout,
         role: chosen,
         heads_from: None,
+        grid_taken: None,
     };
     Ok(Matched { found, needed: expected.len(), unknown, depth, extras, report })
 }

@@ -145,7 +145,8 @@ impl WeightsFile {
             let reason = "its tensors share their bytes, which weights do not".to_owned();
             return Err(WeightsError::Damaged { path: self.path().to_owned(), reason });
         }
-        let report = LoadReport { heads_from: Some(described.heads_from), ..matched.report };
+        let report =
+            LoadReport { heads_from: Some(described.heads_from), grid_taken: described.grid_taken, ..matched.report };
         Ok(Plan { vit, layout, origins, report })
     }
 }

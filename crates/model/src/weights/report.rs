@@ -26,6 +26,9 @@ pub struct LoadReport {
     pub role: Option<NetworkRole>,
     /// Who says how many heads there are; none where the network's shape was not looked at.
     pub heads_from: Option<HeadsFrom>,
+    /// The square grid that positions without one for the class token were taken for, where nothing says which grid they
+    /// have: with one more in front they could be those of an oblong one.
+    pub grid_taken: Option<(usize, usize)>,
 }
 
 impl LoadReport {
@@ -33,7 +36,7 @@ impl LoadReport {
     pub fn of_own(layout: &Layout) -> Self {
         let matched = layout.specs().len();
         let (missing, left_over) = (Vec::new(), Vec::new());
-        Self { matched, missing, left_over, layout: KeyLayout::Dino, role: None, heads_from: None }
+        Self { matched, missing, left_over, layout: KeyLayout::Dino, role: None, heads_from: None, grid_taken: None }
     }
 
     /// `DINO layout`, or `dino-vmf checkpoint, teacher`.
@@ -177,6 +180,7 @@ mod tests {
             layout: KeyLayout::Dino,
             role: Some(NetworkRole::Teacher),
             heads_from: None,
+            grid_taken: None,
         };
         assert_eq!(
             report.to_string(),

@@ -24,7 +24,7 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Weight
     }
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(io)?;
-    let damaged = |reason| WeightsError::Damaged { path: path.to_owned(), reason };
+    let damaged = |reason| WeightsError::Configuration { path: path.to_owned(), reason };
     if bytes.len() as u64 > MAX_BYTES {
         return Err(damaged(format!("it has more than {MAX_BYTES} bytes")));
     }

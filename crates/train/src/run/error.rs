@@ -60,7 +60,7 @@ pub enum RunError {
     /// The folder holds a run with other settings.
     #[error(
         "{}: holds another run, which this command does not continue:\n{}\n{}Give another --out, delete the folder if \
-         nothing in it is wanted, or give the same --data and the saved settings (--recipe {})", path.display(), bullets(differences), hint(path, differences), path.join("config.toml").display()
+         nothing in it is wanted, or give the same --data and the saved settings ({})", path.display(), bullets(differences), hint(differences), saved(path)
     )]
     OtherRun {
         /// The folder.
@@ -247,18 +247,24 @@ fn bytes(needed: u64) -> String {
 }
 
 /// A word to those who want to train on, or whose weights have changed since.
-fn hint(path: &Path, differences: &[Difference]) -> String {
-    let differs = |key: &str| differences.iter().any(|difference| difference.key == key);
-    let mut said = String::new();
-    if differs("epochs") {
-        said +=
-            "The schedules follow the number of epochs: a run of fewer begins anew, and --extend makes one longer. ";
+fn hint(differences: &[Difference]) -> &'static str {
+    match differences.iter().any(|difference| difference.key == "epochs") {
+        true => {
+            "The schedules follow the number of epochs: a run of fewer begins anew, and --extend makes one longer. "
+        }
+        false => "",
     }
-    if differs("begin_weights") {
-        let kept = path.join(INITIAL_FILE);
-        said += &format!("The weights that the run has begun with are kept in {}. ", text::shown(&kept));
+}
+
+/// The flags that name what a run was begun with.
+fn saved(path: &Path) -> String {
+    let (config, kept) = (path.join("config.toml"), path.join(INITIAL_FILE));
+    let config = format!("--recipe {}", text::shell(&config.to_string_lossy()));
+    match kept.is_file() {
+        // Weights that were given are kept, whatever became of their file.
+        true => format!("{config} --init {}, or --adapt", text::shell(&kept.to_string_lossy())),
+        false => config,
     }
-    said
 }
 
 fn bullets<T: std::fmt::Display>(items: &[T]) -> String {

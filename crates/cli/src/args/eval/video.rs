@@ -40,8 +40,12 @@ pub struct VideoArgs {
     #[arg(long, value_name = "K", default_value_t = 5, requires = "weights", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub top_k: u16,
     /// Attention heads of the network, for a file that does not say and is of none of the usual sizes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, visible_alias = "attention-heads", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub heads: Option<u32>,
+    /// Size of the images that the network was trained with, for a file that does not say: which grid its positions are
+    /// of, where that is no square [default: what the file says, or a square]
+    #[arg(long, value_name = "N|HxW", value_parser = crate::args::pixels)]
+    pub trained_size: Option<(usize, usize)>,
     /// Which network of a training: the teacher, or the student [default: the teacher, or the only one]
     #[arg(long, value_name = "teacher|student", value_parser = network_role)]
     pub which: Option<NetworkRole>,
@@ -59,8 +63,8 @@ pub struct VideoArgs {
 impl VideoArgs {
     /// What is asked for of the network.
     pub fn network(&self) -> NetworkArgs {
-        let Self { heads, which, positions, .. } = *self;
-        NetworkArgs { image_size: None, heads, which, positions }
+        let Self { heads, trained_size, which, positions, .. } = *self;
+        NetworkArgs { image_size: None, heads, trained_size, which, positions }
     }
 }
 
