@@ -39,13 +39,13 @@ pub struct LogisticOptions {
     /// The share of the objective by which it may be above its minimum at the end, as the minimiser estimates it; a
     /// tenth of it where products are f64. On real features the share was up to a hundred times what is estimated.
     pub gap: f64,
-    /// Steps for one strength, at most: scikit-learn's `max_iter`.
+    /// Steps for one strength, at most: scikit-learn's `max_iter`. Few images of many values need some thousands for a weak penalty.
     pub max_iterations: usize,
 }
 
 impl Default for LogisticOptions {
     fn default() -> Self {
-        Self { intercept: true, tolerance: 1e-4, gap: 1e-9, max_iterations: 1000 }
+        Self { intercept: true, tolerance: 1e-4, gap: 1e-9, max_iterations: 10_000 }
     }
 }
 

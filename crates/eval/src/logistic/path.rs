@@ -20,6 +20,10 @@ const LEAST_CURVATURE: f64 = 1e-4;
 /// step makes the model better in the direction that it knew least about.
 const SURE: usize = 3;
 
+/// Strength below which the gap has to be smaller in proportion, down to a tenth: what such a penalty leaves flat, the model
+/// knows least about.
+const WEAK: f64 = 1e-5;
+
 /// One problem on its way.
 struct Walker<'a> {
     problem: usize,
@@ -132,8 +136,9 @@ impl Walker<'_> {
         let at_best = self.minimizer.at_best()?;
         let gradient = gradient_bound(design, at_best);
         let gap = self.minimizer.gap() / at_best.value.abs().max(f64::MIN_POSITIVE);
+        let small = options.gap * (strengths[self.path[self.at]] / WEAK).clamp(0.1, 1.0);
         if told == Told::Moved {
-            self.sure = if gap <= options.gap { self.sure + 1 } else { 0 };
+            self.sure = if gap <= small { self.sure + 1 } else { 0 };
         }
         let is_converged = told == Told::Moved && self.sure >= SURE && gradient <= options.tolerance;
         if told == Told::Searching || told == Told::Moved && !is_converged && self.iterations <= options.max_iterations

@@ -210,7 +210,7 @@ impl RawRecipe {
                     (0, "the images have no labels".to_owned())
                 }
             }),
-            knn_k: self.knn_k.or_usual(20, (voting < 20).then(|| (voting, format!("only {voting} images vote")))),
+            knn_k: self.knn_k.or_usual(20, few_neighbors(voting)),
             knn_voters,
             knn_queries: self.knn_queries.or_default(1000),
             knn_temperature: self.knn_temperature.or_default(0.07),
@@ -312,6 +312,13 @@ fn momentum(batch: usize, steps: f64) -> (f64, String) {
 pub(super) fn two_digits(x: f64) -> f64 {
     let scale = 10f64.powi(1 - x.abs().log10().floor() as i32);
     (x * scale).round() / scale
+}
+
+/// Neighbours for so few images that 20 of them would be most of other classes: of four images of a class, the nearest 19 of
+/// 20 have three of the own and sixteen others.
+fn few_neighbors(voting: usize) -> Option<(usize, String)> {
+    let quarter = (voting / 4).max(1);
+    (quarter < 20).then(|| (quarter, format!("a quarter of the {} that vote", text::count(voting, "image"))))
 }
 
 #[cfg(test)]

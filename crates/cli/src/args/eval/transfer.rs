@@ -39,7 +39,7 @@ pub struct TransferArgs {
     #[arg(long, value_name = "T", default_value_t = 1e-4, value_parser = above_zero)]
     pub tolerance: f64,
     /// Steps of a fit, at most: scikit-learn's `max_iter`
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: u32,
     /// Print the result as one JSON object
     #[arg(long)]
