@@ -22,7 +22,7 @@ const PROTOTYPES: &str = "prototypes";
 /// The temperature at which it compares with them.
 const TAU: &str = "tau";
 /// How far its training had come, of one that was not finished.
-const STEP: &str = "step";
+pub const STEP: &str = "step";
 /// The program that wrote the file.
 const VERSION: &str = "program_version";
 /// This one's name there.

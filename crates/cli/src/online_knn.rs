@@ -184,7 +184,7 @@ mod tests {
         };
         let held_out = knn(Ok(train.clone()));
         assert_eq!(held_out.describe(), "7 of 24 held-out images by 10 of 24 training images");
-        assert_eq!(held_out.k(), 10);
+        assert_eq!(held_out.k(), 2, "a quarter of those that vote");
         assert_eq!(knn(Err("no val".into())).describe(), "10 of 24 training images, each by all others");
         let whole = InputSpec { whole: true, ..InputSpec::center((16, 16)) };
         assert_eq!(input_spec(&recipe), whole);

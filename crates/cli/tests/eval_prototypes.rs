@@ -79,13 +79,13 @@ fn a_checkpoint_says_the_same_as_its_run_and_a_backbone_is_refused() {
     for key in ["unique", "kappa", "settings", "weights_digest"] {
         assert_eq!(run_says[key], checkpoint_says[key], "{key}");
     }
-    // Away from its run nothing says how prototypes were used.
+    // Away from its run it does not say at which temperature its prototypes were used.
     let folder = tempfile::tempdir().unwrap();
     let alone = folder.path().join("alone.safetensors");
     fs::copy(&checkpoint, &alone).unwrap();
     let alone = alone.to_str().unwrap();
     let told = run(&["eval", "prototypes", "--weights", alone]).succeeded();
-    assert!(told.err.contains("taking prototypes none, tau 0.07"), "{}", told.err);
+    assert!(told.err.contains("taking prototypes vmf, tau 0.07"), "{}", told.err);
     let tau = run_says["settings"]["tau"].to_string();
     let asked = ["eval", "prototypes", "--weights", alone, "--prototypes", "vmf", "--tau", &tau, "--json"];
     assert_eq!(run(&asked).json()["kappa"], run_says["kappa"]);

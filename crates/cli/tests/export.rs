@@ -215,6 +215,30 @@ fn nothing_but_an_earlier_export_is_replaced() {
 }
 
 #[test]
+fn a_folder_of_weights_is_one_whatever_runs_are_in_it_and_what_was_trained_on_is_not_contradicted() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("model");
+    export(run_folder(), "hf", &model, &[]).succeeded();
+    let of_model = model.to_str().unwrap();
+    small(&model.join("runs/photos"), &["--epochs", "1"]).succeeded();
+    run(&["inspect", of_model]).succeeded();
+    fs::remove_file(model.join("model.safetensors")).unwrap();
+    for words in [&["inspect", of_model][..], &["export", "--weights", of_model, "--to", "dino", "--out", "x"]] {
+        let refused = run(words).failed();
+        assert!(refused.contains("holds 1 run") && refused.contains("runs/photos for instance"), "{refused}");
+    }
+    let backbone = RUN.1.join("backbone.safetensors");
+    let checkpoint = fs::read_dir(RUN.1.join("checkpoints")).unwrap().next().unwrap().unwrap().path();
+    let away = folder.path().join("away.safetensors");
+    fs::copy(checkpoint, &away).unwrap();
+    for weights in [run_folder(), backbone.to_str().unwrap(), away.to_str().unwrap()] {
+        let out = folder.path().join("out.safetensors");
+        let refused = export(weights, "dino", &out, &["--trained-size", "8x32"]).failed();
+        assert!(refused.contains("--trained-size is 8x32: leave that out"), "{refused}");
+    }
+}
+
+#[test]
 fn flags_that_mean_nothing_are_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("x");

@@ -46,7 +46,7 @@ fn assert_same_result(run: &Path) {
 fn a_run_leaves_its_folder_its_log_its_weights_and_a_table() {
     let (finished, run) = (&REFERENCE.2, reference());
     for line in [
-        "top-1 kNN (k=20) on 12 held-out images by 24 training images:",
+        "top-1 kNN (k=6) on 12 held-out images by 24 training images:",
         "raw pixels",
         "untrained network",
         "trained network",

@@ -124,11 +124,17 @@ fn table(out: &Path) -> Vec<String> {
     text.lines().map(|line| line.trim_end_matches('|').rsplit_once('|').unwrap().0.to_owned()).collect()
 }
 
+/// The process that trains a run.
+#[cfg(unix)]
+fn process_of(run: &Path) -> String {
+    let lock = fs::read_to_string(run.join(".lock")).unwrap();
+    lock.lines().next().unwrap().strip_prefix("process ").expect("a process trains").to_owned()
+}
+
 /// Kills a study and the run that it has at work, both as `kill -9` does, before the one can learn of the other's end.
 #[cfg(unix)]
 fn kill_with_run(mut study: Child, run: &Path) {
-    let lock = fs::read_to_string(run.join(".lock")).unwrap();
-    let run = lock.lines().next().unwrap().strip_prefix("process ").expect("a process trains").to_owned();
+    let run = process_of(run);
     // A process that is gone already is no less dead.
     Command::new("kill").args(["-KILL", &study.id().to_string(), &run]).status().unwrap();
     study.wait().unwrap();
@@ -206,6 +212,36 @@ fn a_wish_to_stop_saves_what_is_at_work_and_keeps_the_table_so_far() {
     assert!(runs(&out)[1..].iter().all(|line| line.contains(",open,")), "{:?}", runs(&out));
     assert!(out.join("runs/small+vmf+seed=1/backbone.safetensors").is_file());
     assert!(!out.join("runs/small+dino+seed=0").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_that_is_killed_has_failed_by_that_and_goes_on_at_the_next_start() {
+    let place = tempfile::tempdir().unwrap();
+    let file = study_file(place.path(), &STUDY.replace("[0, 1]", "[0]"));
+    let out = place.path().join("study");
+    let process = study(&file, &out, &[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let run = out.join("runs/small+vmf+seed=0");
+    wait_until("the run is under way", || steps_logged(&run) > 12);
+    Command::new("kill").args(["-KILL", &process_of(&run)]).status().unwrap();
+    let status = process.wait_with_output().unwrap().status;
+    assert_eq!(status.code(), Some(1));
+    let csv = runs(&out);
+    assert!(
+        csv[1].contains("failed: ") && csv[1].contains("signal: 9") && !csv[1].contains("other settings"),
+        "{csv:?}"
+    );
+    let output = study(&file, &out, &[]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("small+vmf+seed=0: goes on after step "));
+
+    // A result is that of a run: where that was removed, what is begun in its place has none yet.
+    fs::remove_dir_all(&run).unwrap();
+    let process = study(&file, &out, &[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the run is begun anew", || steps_logged(&run) > 2);
+    kill_with_run(process, &run);
+    assert!(study(&file, &out, &["--table"]).output().unwrap().status.success());
+    assert!(runs(&out)[1].contains(",open,"), "{:?}", runs(&out));
 }
 
 #[test]

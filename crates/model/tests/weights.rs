@@ -432,7 +432,7 @@ fn what_is_no_file_of_weights_is_called_what_it_is() {
     assert!(say(b"\x80\x02\x8a\x0al\xfc\x9cF\xf9").contains("not a whole file of weights"));
     assert!(say(b"\x80\x02K\x01.behind it").contains("a pickle, but none of PyTorch"));
     assert!(say(b"GGUF\x03\x00\x00\x00").contains("a GGUF file"));
-    assert!(say(b"version https://git-lfs.github.com/spec/v1\n").contains("`git lfs pull` fetches it"));
+    assert!(say(b"version https://git-lfs.github.com/spec/v1\n").contains("`git lfs pull` fetches the file"));
     assert!(say(b"<!DOCTYPE html><html></html>").contains("a web page"));
     assert!(say(b"{\n  \"hidden_size\": 384\n}").contains("give the folder"));
     assert!(say(b"\x1f\x8b\x08\x08\x5a\x3b\x1c\x65w.pth").contains("unpack it first"));
@@ -441,10 +441,12 @@ fn what_is_no_file_of_weights_is_called_what_it_is() {
     let open = |path: &Path| WeightsFile::open(path).unwrap_err();
     assert!(matches!(open(folder.path()), WeightsError::NoWeights { .. }));
     assert!(matches!(open(&folder.path().join("none")), WeightsError::Missing { .. }));
-    for name in ["facebook/dinov2-small", "hf-hub:timm/vit_tiny", "https://example.org/dino.pth"] {
+    let of_hub = ["facebook/dinov2-small", "timm/vit_small_patch14_dinov2.lvd142m", "hf-hub:timm/vit_tiny"];
+    for name in of_hub.into_iter().chain(["https://example.org/dino.pth"]) {
         assert!(open(Path::new(name)).to_string().contains("This program fetches nothing"), "{name}");
     }
-    for name in ["runs/photos.pth", "/tmp/no-such-place/x", "photos"] {
+    // `src` is there.
+    for name in ["runs/photos.pth", "/tmp/no-such-place/x", "photos", "./photos", "../photos", "src/photos"] {
         assert!(open(Path::new(name)).to_string().ends_with("there is no such file or folder"), "{name}");
     }
     assert!(open(Path::new("~/x.pth")).to_string().contains("A shell reads ~"));

@@ -14,7 +14,7 @@ use super::network;
 use crate::args::InspectArgs;
 use crate::description;
 use crate::error::CliError;
-use crate::weights::{GivenWeightsError, grid_taken};
+use crate::weights::{GivenWeightsError, grid_taken, trained_size};
 
 /// What there is to tell.
 pub struct FileAccount {
@@ -58,7 +58,8 @@ impl FileAccount {
             Err(source) => return Err(GivenWeightsError::Checkpoint { path: path.to_owned(), source }.into()),
         };
         let said_heads = said.get("heads").and_then(|heads| heads.parse().ok());
-        let image = InputSpec::from_metadata(&said).ok().flatten().map(|input| input.size).or(args.trained_size);
+        let known = InputSpec::from_metadata(&said).ok().flatten().map(|input| input.size);
+        let image = trained_size(path, args.trained_size, known)?;
         let heads = args.heads.map(|heads| heads as usize).or(said_heads);
         let options = LoadOptions { heads, image, ..Default::default() };
         let backbone = match file.vit_config(&options) {

@@ -7,12 +7,11 @@ mod run;
 
 use model::VitConfig;
 use text::count;
-use train::run::{RunError, RunReader};
 
 use crate::args::InspectArgs;
 use crate::error::CliError;
 use crate::output;
-use crate::weights::{fine_tuned, is_of_run};
+use crate::weights::{fine_tuned, is_of_run, or_its_runs};
 use file::FileAccount;
 use finetune::FineTuneAccount;
 use run::RunAccount;
@@ -32,10 +31,8 @@ pub fn run(args: &InspectArgs) -> Result<(), CliError> {
             return output::json(&account.json());
         }
         account.text()?
-    } else if let Err(of_runs @ RunError::HoldsRuns { .. }) = RunReader::open(path) {
-        return Err(of_runs.into());
     } else {
-        let account = FileAccount::of(path, args)?;
+        let account = FileAccount::of(path, args).map_err(|error| or_its_runs(path, error))?;
         if args.json {
             return output::json(&account.json());
         }

@@ -9,6 +9,8 @@ use std::process::Command;
 use serde_json::Value;
 use study::{RunOutcome, Score, StudyRun, Summary, cells_csv, markdown, runs_csv};
 
+use train::run::RunReader;
+
 use super::figure::figure;
 use crate::error::CliError;
 use crate::eval;
@@ -100,7 +102,7 @@ impl StudyFolder {
         // How well it tells other images than those that are asked for now is another question. They may have been elsewhere.
         let digest = run.other.as_ref().and_then(|other| self.others.get(other));
         let is_asked = |other: &Value| other["data_digest"].as_str() == digest.map(String::as_str);
-        if let Some(found) = stored["results"].as_object_mut() {
+        if let Some(found) = stored.get_mut("results").and_then(Value::as_object_mut) {
             found.retain(|protocol, result| protocol != "certainty" || is_asked(&result["other"]));
         }
         let trained = self.printed(run)?;
@@ -145,16 +147,20 @@ impl StudyFolder {
 
     /// Takes the result that a run has just printed in the place of the one before; none where it printed none, and what an
     /// earlier start printed stays.
-    pub fn take_result(&self, run: &StudyRun) -> Option<RunOutcome> {
+    pub fn take_result(&self, run: &StudyRun) -> io::Result<Option<RunOutcome>> {
         let (new, path) = (self.printed_path(run).with_extension(UNFINISHED), self.printed_path(run));
         let outcome = read_object(&new).and_then(|object| RunOutcome::of_json(&object));
         match outcome {
-            // What cannot be renamed is printed again by the next start.
-            Some(outcome) => fs::rename(&new, &path).ok().map(|()| outcome),
-            None => {
-                _ = fs::remove_file(&new);
-                None
-            }
+            Some(outcome) => fs::rename(&new, &path).map(|()| Some(outcome)),
+            None => files::remove_if_there(&new).map(|()| None),
+        }
+    }
+
+    /// Forgets the result of a run that is gone: the one that is begun in its place is another.
+    pub fn forget_result_without_run(&self, run: &StudyRun) -> io::Result<()> {
+        match RunReader::open_any_attempt(&self.run(run)) {
+            Ok(None) => files::remove_if_there(&self.printed_path(run)),
+            _ => Ok(()),
         }
     }
 
@@ -242,11 +248,22 @@ mod tests {
         let print = |text: &str| folder.result_of(&run).unwrap().write_all(text.as_bytes()).unwrap();
         print("{\"steps\": 3, \"outcome\": \"finished\", \"judgement\": \"learnt\"}");
         assert_eq!(folder.printed(&run), None, "it may not be whole yet");
-        assert_eq!(folder.take_result(&run).unwrap().steps, 3);
+        assert_eq!(folder.take_result(&run).unwrap().unwrap().steps, 3);
         assert_eq!(folder.printed(&run).unwrap()["steps"], 3);
         print("");
-        assert!(folder.take_result(&run).is_none());
+        assert!(folder.take_result(&run).unwrap().is_none());
         assert_eq!(folder.printed(&run).unwrap()["steps"], 3, "a start that failed takes nothing away");
+        fs::create_dir_all(folder.run(&run)).unwrap();
+        fs::write(folder.run(&run).join("config.toml"), "").unwrap();
+        folder.forget_result_without_run(&run).unwrap();
+        assert!(folder.printed(&run).is_some());
+        fs::remove_dir_all(folder.run(&run)).unwrap();
+        folder.forget_result_without_run(&run).unwrap();
+        assert!(folder.printed(&run).is_none(), "the run that it was of is gone");
+        // Whatever a file holds.
+        fs::create_dir_all(folder.evaluation(&run)).unwrap();
+        fs::write(folder.evaluation(&run).join(eval::RESULTS), "[]").unwrap();
+        assert_eq!(folder.scores(&run, &[]), Vec::new());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use ssl::recipe::Recipe;
+use ssl::recipe::{Facts, Recipe};
 use study::{Plan, RunOutcome, StudyRun};
 use train::run::RunReader;
 
@@ -22,14 +22,16 @@ pub fn outcome_of_process(
     is_stopping: bool,
 ) -> RunOutcome {
     let Study { folder, plan, args, .. } = *study;
-    if let Some(outcome) = folder.take_result(run) {
-        return whole(folder, plan, run, recipe, outcome);
+    match folder.take_result(run) {
+        Ok(Some(outcome)) => return whole(folder, plan, run, recipe, outcome),
+        Ok(None) => {}
+        Err(error) => return RunOutcome::failed(format!("its result cannot be kept: {error}")),
     }
     if is_stopping {
         return RunOutcome::open();
     }
-    // What `pretrain` advises is for somebody who gave it flags.
-    let difference = difference(folder, run, recipe, args).ok().flatten();
+    // What `pretrain` advises is for somebody who gave it flags. Other images it names itself.
+    let difference = difference(folder, run, recipe, args, Images::NotCompared).ok().flatten();
     let of_settings = difference.map(|difference| {
         let run = text::shown(&folder.run(run)).into_owned();
         format!("{run} was begun with other settings: {difference}. Remove it, or give the study another --out")
@@ -41,7 +43,7 @@ pub fn outcome_of_process(
 /// The outcome of a run that nobody has started now, which may have been trained elsewhere and with other settings.
 pub fn outcome(folder: &StudyFolder, plan: &Plan, run: &StudyRun, recipe: &Recipe, args: &StudyArgs) -> RunOutcome {
     let Some(outcome) = printed(folder, plan, run, recipe) else { return RunOutcome::open() };
-    match difference(folder, run, recipe, args) {
+    match difference(folder, run, recipe, args, Images::Compared) {
         Ok(None) => outcome,
         Ok(Some(difference)) => RunOutcome::failed(format!("it was trained with other settings: {difference}")),
         Err(error) => RunOutcome::failed(format!("it has printed a result, but: {error}")),
@@ -102,17 +104,29 @@ pub fn state(folder: &Path, total_steps: u64) -> State {
     }
 }
 
+/// Whether a run's images are held against the study's by their contents, or only counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Images {
+    Compared,
+    NotCompared,
+}
+
 /// What a run's settings have that the study's do not; what it changed by itself when it began again is its own.
 fn difference(
     folder: &StudyFolder,
     run: &StudyRun,
     recipe: &Recipe,
     args: &StudyArgs,
+    images: Images,
 ) -> Result<Option<String>, CliError> {
     let reader = RunReader::open(&folder.run(run))?;
     let (saved, place) = reader.config()?;
     let saved = Recipe::from_toml(&saved, &text::shown(&place))?;
+    let facts = match images {
+        Images::Compared => recipe.facts(),
+        Images::NotCompared => Facts { fingerprint: saved.facts().fingerprint, ..recipe.facts() },
+    };
     let asked = recipe_args(run);
-    let expected = asked.resolve(asked.asked(args.device.thread_count()?)?, &recipe.facts(), &reader.attempts()?)?;
+    let expected = asked.resolve(asked.asked(args.device.thread_count()?)?, &facts, &reader.attempts()?)?;
     Ok(saved.same_run(&expected).err().and_then(|differences| differences.first().map(ToString::to_string)))
 }

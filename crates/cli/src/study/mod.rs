@@ -30,6 +30,8 @@ use crate::signals::Stop;
 
 /// More runs at a time hardly use a GPU better.
 const MOST_AT_ONCE: usize = 8;
+/// The protocol that looks at images of another kind.
+const CERTAINTY: &str = "certainty";
 /// The part of a GPU's free memory that runs share.
 const SHARE: f64 = 0.92;
 /// Bytes that a process takes on a GPU beside what it plans.
@@ -152,7 +154,7 @@ fn conclude(outcomes: &[RunOutcome]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let failed = text::count(failed, "run");
-    output::note(&format!("{failed} failed; runs.csv says why, and the same command tries again"));
+    output::note(&format!("{failed} failed; runs.csv says why, and training the study tries again"));
     ExitCode::FAILURE
 }
 
@@ -171,10 +173,16 @@ fn selected(plan: &Plan, only: &[String]) -> Result<Vec<usize>, CliError> {
     Ok((0..plan.runs.len()).filter(|&run| is_asked(&plan.runs[run].name)).collect())
 }
 
-/// Whether a text is part of a run's name; a number at its end is a whole one, so that `seed=1` is not part of `seed=10`.
+/// Whether a text is part of a run's name; a number at its end is a whole one, so that `seed=1` is not part of `seed=10`, nor
+/// `lr=0` of `lr=0.5`.
 fn has_part(name: &str, text: &str) -> bool {
     let is_digit = |c: char| c.is_ascii_digit();
-    let is_whole = |end: usize| !(text.ends_with(is_digit) && name[end..].starts_with(is_digit));
+    let of_number = |rest: &str| {
+        let behind =
+            |mark| rest.strip_prefix(mark).is_some_and(|rest: &str| rest.trim_start_matches('-').starts_with(is_digit));
+        rest.starts_with(is_digit) || behind('.') || behind('e')
+    };
+    let is_whole = |end: usize| !(text.ends_with(is_digit) && of_number(&name[end..]));
     name.match_indices(text).any(|(start, found)| is_whole(start + found.len()))
 }
 
@@ -208,7 +216,7 @@ fn recipe_args(run: &StudyRun) -> RecipeArgs {
 fn resolve(plan: &Plan, args: &StudyArgs) -> Result<Vec<Recipe>, CliError> {
     let threads = args.device.thread_count()?;
     // Which images they are matters to what was trained elsewhere; a run of our own looks at that itself.
-    let is_compared = args.table || !args.only.is_empty();
+    let is_compared = args.table || (!args.only.is_empty() && !args.dry_run);
     let mut known: HashMap<(String, usize, String), Facts> = HashMap::new();
     let mut resolve = |run: &StudyRun| {
         let recipe = recipe_args(run);
@@ -237,12 +245,20 @@ fn resolve(plan: &Plan, args: &StudyArgs) -> Result<Vec<Recipe>, CliError> {
 /// before anything is trained.
 fn others(plan: &Plan, args: &StudyArgs) -> Result<Others, CliError> {
     let mut digests = Others::new();
+    if !plan.evaluate.iter().any(|protocol| protocol == CERTAINTY) {
+        return Ok(digests);
+    }
     for run in &plan.runs {
         let Some(other) = run.other.as_deref().filter(|other| !digests.contains_key(*other)) else { continue };
         let source = Shelf::default().judged(other).map_err(|error| {
             let (file, data) = (text::shown(&args.file), &plan.cells[run.cell].data);
-            let place = format!("{file} [data.{data}] other, which is no other data set of the study");
-            ::study::StudyError::Meaning { place, what: error.to_string() }
+            // A name that is none of the study's data is taken for a place.
+            let is_known = plan.runs.iter().any(|run| run.source == other);
+            let known = if is_known { "" } else { ", which is no other data set of the study" };
+            ::study::StudyError::Meaning {
+                place: format!("{file} [data.{data}] other{known}"),
+                what: error.to_string(),
+            }
         })?;
         // A list of runs needs none of it, and all images are read for it.
         let digest = if args.dry_run { String::new() } else { format!("{:016x}", source.fingerprint()) };
@@ -290,10 +306,10 @@ mod tests {
     #[test]
     fn a_number_at_the_end_of_a_part_is_a_whole_one() {
         let name = "photos+vmf+lr=0.5+seed=10";
-        for part in ["seed=10", "vmf", "lr=0", "photos+vmf", "lr=0.5+seed"] {
+        for part in ["seed=10", "vmf", "lr=0.5", "photos+vmf", "lr=0.5+seed"] {
             assert!(has_part(name, part), "{part}");
         }
-        for other in ["seed=1", "seed=0", "dino"] {
+        for other in ["seed=1", "seed=0", "lr=0", "dino"] {
             assert!(!has_part(name, other), "{other}");
         }
         assert!(has_part("seed=1+seed=10", "seed=1"));

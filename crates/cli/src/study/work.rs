@@ -183,6 +183,7 @@ impl Work for Runs<'_> {
         if self.is_busy(planned) {
             return Ok(Started::Busy);
         }
+        self.study.folder.forget_result_without_run(planned)?;
         let mut command = self.command(planned)?;
         let (result, log) = (self.study.folder.result_of(planned)?, self.study.folder.log_of(planned, &command)?);
         Ok(Started::Process(command.stdin(Stdio::null()).stdout(result).stderr(log).spawn()?))

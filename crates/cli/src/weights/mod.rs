@@ -61,11 +61,36 @@ pub fn load_quietly(path: &Path, asked: &NetworkArgs, device: &Device) -> Result
         let checkpoint =
             checkpoint.map_err(|source| GivenWeightsError::Checkpoint { path: path.to_owned(), source })?;
         of_checkpoint(checkpoint, &recipe::of_run(&run)?, asked, device)
-    } else if let Err(of_runs @ RunError::HoldsRuns { .. }) = RunReader::open(path) {
-        Err(of_runs.into())
     } else {
         refuse_damaged_backbone(path)?;
-        of_file(path, asked, device)
+        of_file(path, asked, device).map_err(|error| or_its_runs(path, error))
+    }
+}
+
+/// Which runs a folder holds, where it holds no weights.
+pub fn or_its_runs(path: &Path, error: CliError) -> CliError {
+    match (&error, RunReader::open(path)) {
+        (CliError::Weights(WeightsError::NoWeights { .. }), Err(of_runs @ RunError::HoldsRuns { .. })) => {
+            of_runs.into()
+        }
+        _ => error,
+    }
+}
+
+/// The size of the images that a network was trained with: an error where somebody says another one than is known.
+pub fn trained_size(
+    path: &Path,
+    given: Option<(usize, usize)>,
+    known: Option<(usize, usize)>,
+) -> Result<Option<(usize, usize)>, WeightsError> {
+    match (given, known) {
+        (Some((height, width)), Some(known)) if (height, width) != known => Err(WeightsError::Metadata {
+            path: path.to_owned(),
+            key: "image_size",
+            value: format!("{}x{}", known.0, known.1),
+            problem: format!("--trained-size is {height}x{width}: leave that out"),
+        }),
+        _ => Ok(given.or(known)),
     }
 }
 
@@ -193,7 +218,7 @@ fn of_run(
     }
     let options = LoadOptions {
         role,
-        image: Some(config.image),
+        image: trained_size(file, asked.trained_size, Some(config.image))?,
         heads: Some(config.heads),
         interpolation: Some(asked.positions.unwrap_or(config.extras.interpolation)),
         norm_epsilon: Some(config.extras.norm_epsilon),
@@ -215,7 +240,12 @@ fn of_file(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights,
     let damage = |source| GivenWeightsError::Checkpoint { path: path.to_owned(), source };
     let (said, is_checkpoint) = match Checkpoint::read(file.path()) {
         _ if file.packing() != Packing::Safetensors => (file.metadata().clone(), false),
-        Ok(checkpoint) => (description::of_checkpoint(checkpoint.state()).unwrap_or_default(), true),
+        Ok(checkpoint) => {
+            let mut said = description::of_checkpoint(checkpoint.state()).unwrap_or_default();
+            // How many steps there are to be is the run's to say.
+            said.insert(description::STEP.to_owned(), checkpoint.step().to_string());
+            (said, true)
+        }
         // A safetensors file that is no checkpoint.
         Err(Damage::Foreign(_)) => (file.metadata().clone(), false),
         Err(other) => return Err(damage(other).into()),
@@ -233,7 +263,7 @@ fn of_file(path: &Path, asked: &NetworkArgs, device: &Device) -> Result<Weights,
     }
     let mut options = LoadOptions {
         role: asked.which,
-        image: asked.trained_size.or(input.map(|input| input.size)),
+        image: trained_size(path, asked.trained_size, input.map(|input| input.size))?,
         heads: heads.or(of_checkpoint),
         interpolation: asked.positions.or(positions),
         norm_epsilon,

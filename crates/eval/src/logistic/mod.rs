@@ -37,7 +37,7 @@ pub struct LogisticOptions {
     /// scikit-learn's `tol`.
     pub tolerance: f64,
     /// The share of the objective by which it may be above its minimum at the end, as the minimiser estimates it; a
-    /// tenth of it where products are f64. On real features the share was up to a hundred times what is estimated.
+    /// tenth of it where products are f64, and down to a tenth of that for strengths below 1e-5. On real features the share was up to a hundred times what is estimated.
     pub gap: f64,
     /// Steps for one strength, at most: scikit-learn's `max_iter`. Few images of many values need some thousands for a weak penalty.
     pub max_iterations: usize,

@@ -136,9 +136,9 @@ impl Walker<'_> {
         let at_best = self.minimizer.at_best()?;
         let gradient = gradient_bound(design, at_best);
         let gap = self.minimizer.gap() / at_best.value.abs().max(f64::MIN_POSITIVE);
-        let small = options.gap * (strengths[self.path[self.at]] / WEAK).clamp(0.1, 1.0);
+        let allowed_gap = options.gap * (strengths[self.path[self.at]] / WEAK).clamp(0.1, 1.0);
         if told == Told::Moved {
-            self.sure = if gap <= small { self.sure + 1 } else { 0 };
+            self.sure = if gap <= allowed_gap { self.sure + 1 } else { 0 };
         }
         let is_converged = told == Told::Moved && self.sure >= SURE && gradient <= options.tolerance;
         if told == Told::Searching || told == Told::Moved && !is_converged && self.iterations <= options.max_iterations

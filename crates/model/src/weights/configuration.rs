@@ -22,10 +22,8 @@ pub(super) fn beside(path: &Path) -> Result<Vec<(&'static str, String)>, Weights
         return Ok(Vec::new());
     }
     let config = path.with_file_name("config.json");
-    let Some(value) = small_json::read::<Value>(&config)? else { return Ok(Vec::new()) };
-    if !value.is_object() {
-        return Err(WeightsError::Configuration { path: config, reason: "it is no JSON object".to_owned() });
-    }
+    let wrong = |path, reason| WeightsError::Configuration { path, reason };
+    let Some(value) = small_json::read::<Value>(&config, wrong)? else { return Ok(Vec::new()) };
     if value.get("pretrained_cfg").is_some() {
         return Ok(of_timm(&value));
     }
@@ -36,13 +34,7 @@ pub(super) fn beside(path: &Path) -> Result<Vec<(&'static str, String)>, Weights
     if activation != "gelu" {
         return Err(WeightsError::Activation { path: config, activation: activation.to_owned() });
     }
-    let preprocessor = small_json::read(&path.with_file_name(PREPROCESSOR))?.unwrap_or(Value::Null);
-    let of_pixels = |key: &str| preprocessor[key].as_bool() == Some(false);
-    if of_pixels("do_rescale") {
-        let reason =
-            "pixels from 0 to 255 (`do_rescale` is false) are nothing that this program gives a network".to_owned();
-        return Err(WeightsError::Configuration { path: path.with_file_name(PREPROCESSOR), reason });
-    }
+    let preprocessor = small_json::read(&path.with_file_name(PREPROCESSOR), wrong)?.unwrap_or(Value::Null);
     Ok(of_hugging_face(&value, &preprocessor))
 }
 
@@ -57,11 +49,12 @@ fn of_hugging_face(config: &Value, preprocessor: &Value) -> Vec<(&'static str, S
     said.extend(size(&config["image_size"]).map(|size| ("image_size", size)));
     said.extend(config["layer_norm_eps"].as_f64().map(|epsilon| ("norm_epsilon", format!("{epsilon:e}"))));
     let channels = config["num_channels"].as_u64().unwrap_or(3).clamp(1, 16) as usize;
-    said.extend(match preprocessor["do_normalize"].as_bool() {
-        // Values from 0 to 1 as they are.
-        Some(false) => normalization(&vec![0.0; channels].into(), &vec![1.0; channels].into()),
-        _ => normalization(&preprocessor["image_mean"], &preprocessor["image_std"]),
-    });
+    let (none, one) = (vec![0.0; channels].into(), vec![1.0; channels].into());
+    let (mean, deviation) = match preprocessor["do_normalize"].as_bool() {
+        Some(false) => (&none, &one),
+        _ => (&preprocessor["image_mean"], &preprocessor["image_std"]),
+    };
+    said.extend(normalization(&rescaled(mean, preprocessor), &rescaled(deviation, preprocessor)));
     said
 }
 
@@ -94,6 +87,21 @@ fn size(value: &Value) -> Option<String> {
     Some(format!("{height}x{width}"))
 }
 
+/// Means or deviations of pixels that a processor has multiplied by another factor than 1/255, for values from 0 to 1.
+fn rescaled(numbers: &Value, preprocessor: &Value) -> Value {
+    let is_rescaled = preprocessor["do_rescale"].as_bool() != Some(false);
+    let factor = preprocessor["rescale_factor"].as_f64();
+    let factor = factor.filter(|factor| is_rescaled && factor.is_finite() && *factor > 0.0);
+    let largest = 255.0 * factor.unwrap_or(1.0 / 255.0);
+    match numbers.as_array() {
+        // Rounding of the factor is not meant.
+        Some(numbers) if (largest - 1.0).abs() > 1e-6 => {
+            numbers.iter().filter_map(Value::as_f64).map(|number| number / largest).collect()
+        }
+        _ => numbers.clone(),
+    }
+}
+
 fn normalization(mean: &Value, deviation: &Value) -> Vec<(&'static str, String)> {
     match (mean.is_array(), deviation.is_array()) {
         (true, true) => vec![("mean", mean.to_string()), ("std", deviation.to_string())],
@@ -123,6 +131,11 @@ mod tests {
         assert_eq!(said, want.map(|(key, value)| (key, value.to_owned())));
         let bare = of_hugging_face(&json!({}), &json!({ "do_normalize": false, "image_mean": [0.5, 0.5, 0.5] }));
         assert_eq!(bare, [("mean", "[0.0,0.0,0.0]".to_owned()), ("std", "[1.0,1.0,1.0]".to_owned())]);
+        // (x / 127.5 - 1) / 1 of bytes x is (x / 255 - 0.5) / 0.5.
+        let doubled = json!({ "rescale_factor": 1.0 / 127.5, "image_mean": [1.0], "image_std": [1.0] });
+        assert_eq!(of_hugging_face(&json!({}), &doubled)[0].1, "[0.5]");
+        let unscaled = json!({ "do_rescale": false, "rescale_factor": 0.5, "image_mean": [0.5], "image_std": [0.5] });
+        assert_eq!(of_hugging_face(&json!({}), &unscaled)[1].1, "[0.5]");
         let timm = of_timm(&json!({ "pretrained_cfg": {}, "model_args": { "img_size": 64, "num_heads": 3 } }));
         assert_eq!(timm[1..], [("heads", "3".to_owned()), ("image_size", "64x64".to_owned())]);
         assert_eq!(size(&json!([1, 2, 3])), None);

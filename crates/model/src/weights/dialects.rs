@@ -134,7 +134,7 @@ pub(super) fn unknown_part(name: &str) -> Option<&'static str> {
         ("mlp.weights_in.", "a SwiGLU MLP"),
         ("mlp.weights_out.", "a SwiGLU MLP"),
         ("mlp.gate_proj.", "a gated MLP"),
-        ("mlp.down_proj.", "an MLP of DINOv3's kind"),
+        ("mlp.down_proj.", "an MLP of another kind"),
         ("q_norm.", "norms of queries and keys"),
     ];
     const LEADING: [(&str, &str); 7] = [

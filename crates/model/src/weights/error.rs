@@ -1,6 +1,6 @@
 //! Why weights could not be loaded or saved: the file, the tensor, the way out.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use files::safetensors::WriteError;
 use text::excerpt;
@@ -311,8 +311,13 @@ fn likely(found: usize, needed: usize) -> &'static str {
 fn not_fetched(path: &Path) -> &'static str {
     let name = path.to_string_lossy();
     let is_address = name.contains(":/") || name.starts_with("hf-hub:");
-    // Two names, as models have on Hugging Face's hub: nobody's folder is called so and missing below the present one.
-    let is_of_hub = || !path.is_absolute() && path.components().count() == 2 && path.extension().is_none();
+    // Two names, as models have on Hugging Face's hub; in a folder that is there, one is mistyped.
+    let is_of_hub = || {
+        let parts: Vec<Component<'_>> = path.components().collect();
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        let is_file = ["pth", "pt", "bin", "ckpt", "safetensors", "json", "onnx"].contains(&ending);
+        matches!(parts[..], [Component::Normal(owner), Component::Normal(_)] if !is_file && !Path::new(owner).exists())
+    };
     match name.starts_with('~') {
         true => ". A shell reads ~ only where it begins a word without quotes",
         false if is_address || is_of_hub() => {

@@ -261,6 +261,10 @@ fn unreadable(path: &Path, error: HeaderError) -> WeightsError {
 
 /// What a file is that is often given instead, by its first bytes.
 fn other_format(first: &[u8; 8]) -> Option<&'static str> {
+    // `version https://git-lfs.github.com/spec/v1`
+    if first == b"version " {
+        return Some("a text that begins as the pointers of git-lfs do: `git lfs pull` fetches the file");
+    }
     let [low @ .., _, _, _, _] = first;
     match low {
         [0x89, b'H', b'D', b'F'] => Some("an HDF5 file"),
@@ -271,8 +275,6 @@ fn other_format(first: &[u8; 8]) -> Option<&'static str> {
         [0x1f, 0x8b, ..] | [b'7', b'z', 0xbc, 0xaf] | [0xfd, b'7', b'z', b'X'] | [b'B', b'Z', b'h', _] => {
             Some("a compressed file: unpack it first")
         }
-        // `version https://git-lfs...`
-        [b'v', b'e', b'r', b's'] => Some("a pointer of git-lfs in the place of the file: `git lfs pull` fetches it"),
         [b'<', b'!', ..] | [b'<', b'h' | b'H', ..] | [b'<', b'?', ..] => {
             Some("a web page in the place of the file: download it again")
         }

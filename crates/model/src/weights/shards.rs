@@ -38,7 +38,8 @@ pub(super) fn is_index(path: &Path) -> bool {
 /// Opens the files that an index names, which lie beside it.
 pub(super) fn open(path: &Path) -> Result<WeightsFile, WeightsError> {
     let damaged = |reason: String| WeightsError::Damaged { path: path.to_owned(), reason };
-    let index: Index = small_json::read(path)?.ok_or_else(|| WeightsError::Missing { path: path.to_owned() })?;
+    let index = small_json::read(path, |path, reason| WeightsError::Damaged { path, reason })?;
+    let index: Index = index.ok_or_else(|| WeightsError::Missing { path: path.to_owned() })?;
     let map = index.weight_map.ok_or_else(|| damaged("it has no `weight_map`".to_owned()))?;
     let mut files: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (tensor, name) in &map {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
@@ -12,8 +12,11 @@ use super::error::WeightsError;
 /// 21,841 classes three. A value of any kind takes up to sixteen times its bytes, and as much again while it grows.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Reads it; none where there is no such file.
-pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, WeightsError> {
+/// Reads it; none where there is no such file. `wrong` makes the error of what cannot be meant.
+pub(super) fn read<T: DeserializeOwned>(
+    path: &Path,
+    wrong: impl Fn(PathBuf, String) -> WeightsError,
+) -> Result<Option<T>, WeightsError> {
     let io = |source| WeightsError::Io { path: path.to_owned(), source };
     let file = match File::open(path) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
@@ -24,7 +27,7 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Weight
     }
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(io)?;
-    let damaged = |reason| WeightsError::Configuration { path: path.to_owned(), reason };
+    let damaged = |reason| wrong(path.to_owned(), reason);
     if bytes.len() as u64 > MAX_BYTES {
         return Err(damaged(format!("it has more than {MAX_BYTES} bytes")));
     }
@@ -42,10 +45,11 @@ mod tests {
     fn more_than_is_sensible_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.json");
-        assert!(read::<Value>(&path).unwrap().is_none());
+        let read = || read::<Value>(&path, |path, reason| WeightsError::Configuration { path, reason });
+        assert!(read().unwrap().is_none());
         std::fs::write(&path, format!("[{}]", " ".repeat(MAX_BYTES as usize - 2))).unwrap();
-        assert_eq!(read::<Value>(&path).unwrap(), Some(serde_json::json!([])));
+        assert_eq!(read().unwrap(), Some(serde_json::json!([])));
         std::fs::write(&path, format!("[{}]", " ".repeat(MAX_BYTES as usize - 1))).unwrap();
-        assert!(read::<Value>(&path).unwrap_err().to_string().contains("more than 4194304 bytes"));
+        assert!(read().unwrap_err().to_string().contains("more than 4194304 bytes"));
     }
 }

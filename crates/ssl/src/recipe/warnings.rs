@@ -60,8 +60,7 @@ impl Recipe {
         }
         if self.applies("mask_start_epoch") && self.mask_start_epoch() >= self.epochs() {
             said.push(format!("mask_start_epoch {}: no patch is ever masked", self.mask_start_epoch()));
-        }
-        if self.applies("mask_ratio") && self.masked_views() == 1.0 && self.mask_ratio().low == 1.0 {
+        } else if self.applies("mask_ratio") && self.masked_views() == 1.0 && self.mask_ratio().low == 1.0 {
             said.push(
                 "masked_views 1 and mask_ratio from 1 on mask every patch of every global view: the student sees nothing of them"
                     .to_owned(),

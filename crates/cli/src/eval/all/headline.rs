@@ -52,7 +52,7 @@ pub fn headline(record: &Value) -> String {
 /// which would be chosen by the images that judge.
 fn of_literature(record: &Value) -> Option<(&Value, f64)> {
     let rows = record["results"].as_array()?;
-    let row = rows.iter().find(|row| row["k"] == 20).or(rows.last())?;
+    let row = rows.iter().find(|row| row["k"] == 20).or(rows.iter().max_by_key(|row| row["k"].as_u64()))?;
     Some((&row["k"], row["top1"].as_f64()?))
 }
 
@@ -72,7 +72,7 @@ mod tests {
         };
         let rows = json!([{ "k": 10, "top1": 55.0 }, { "k": 20, "top1": 53.0 }, { "k": 30, "top1": 54.0 }]);
         assert_eq!(of("knn", json!({ "results": rows })), "top-1 53.00 % (k = 20)");
-        let rows = json!([{ "k": 5, "top1": 55.0 }, { "k": 10, "top1": 52.0 }]);
+        let rows = json!([{ "k": 10, "top1": 52.0 }, { "k": 5, "top1": 55.0 }]);
         assert_eq!(of("knn", json!({ "results": rows })), "top-1 52.00 % (k = 10)");
         assert_eq!(of("linear", json!({ "top1": 61.237 })), "top-1 61.24 %");
         let rows = json!([{ "shots": 1, "top1": 2.0 }, { "shots": 5, "top1": 3.0 }]);

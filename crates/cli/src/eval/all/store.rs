@@ -9,7 +9,6 @@ use super::super::record::Judgement;
 use crate::error::CliError;
 use crate::output_file::{self, Input};
 
-/// What the file of results says of its format.
 /// What a file of results says that it is.
 pub const FORMAT: &str = "dino-vmf evaluation";
 /// The file of results.
