@@ -56,7 +56,8 @@ pub fn finished(folder: &RunFolder, recipe: &Recipe) -> Result<Option<RunResult>
 /// step it is.
 pub fn export(trainer: &Trainer<Pretraining>, recipe: &Recipe, step: u64) -> Result<String, CliError> {
     let learner = trainer.trained().learner();
-    let metadata = description::of_recipe(recipe)?.into_iter().chain(description::unfinished(step, recipe));
+    let unfinished = description::unfinished(step, recipe.total_steps());
+    let metadata = description::of_recipe(recipe)?.into_iter().chain(unfinished);
     let bytes = weights::to_safetensors(learner.layout(), &learner.teacher, BACKBONE, metadata)?;
     learner.device().finish()?;
     trainer.folder().write(BACKBONE_FILE, &bytes)?;

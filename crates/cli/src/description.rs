@@ -54,8 +54,8 @@ pub fn program() -> String {
 }
 
 /// What is said of the weights of this step; nothing of the last one.
-pub fn unfinished(step: u64, recipe: &Recipe) -> Option<(&'static str, String)> {
-    (step < recipe.total_steps()).then(|| (STEP, format!("{step} of {}", recipe.total_steps())))
+pub fn unfinished(step: u64, total: u64) -> Option<(&'static str, String)> {
+    (step < total).then(|| (STEP, format!("{step} of {total}")))
 }
 
 /// Of one of the networks of a run: its temperature besides.

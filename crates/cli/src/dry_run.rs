@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use ssl::recipe::Recipe;
 use train::run::{RunFolder, RunReader};
 
 use crate::error::CliError;
 use crate::memory;
 use crate::output;
 use crate::pretrain::{Command, introduce};
+use crate::study::State;
 
 /// Says what the command would train, and prints its recipe as a file for `--recipe`. Nothing is written, and what the command
 /// would refuse is refused.
@@ -22,19 +22,14 @@ pub fn show(command: &Command<'_>) -> Result<ExitCode, CliError> {
     }
     introduce(device, &train.describe(), &recipe, out, attempts.len(), args.verbose);
     output::note(&format!("memory  {}", memory::of_recipe(&device.device, &recipe)?));
-    if let Some(state) = state(&RunReader::open_any_attempt(out)?, &recipe) {
+    if let Some(run) = RunReader::open_any_attempt(out)? {
+        let state = match State::of(&run, recipe.total_steps()) {
+            State::Ended => "this run is finished, and would not be trained again".to_owned(),
+            State::Saved(step) => format!("this run would go on from step {step}"),
+            State::New => "this run has no checkpoint, and would begin again".to_owned(),
+        };
         output::note(&format!("folder  {}: {state}", text::shown(out)));
     }
     output::result(&recipe.to_draft())?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// How far the run is that is there already.
-fn state(run: &Option<RunReader>, recipe: &Recipe) -> Option<String> {
-    let run = run.as_ref()?;
-    Some(match (run.result(recipe.total_steps()), run.last_saved()) {
-        (Some(_), _) => "this run is finished, and would not be trained again".to_owned(),
-        (None, Some(step)) => format!("this run would go on from step {step}"),
-        (None, None) => "this run has no checkpoint, and would begin again".to_owned(),
-    })
 }

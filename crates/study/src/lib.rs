@@ -12,6 +12,6 @@ mod table;
 
 pub use file::{DataSet, StudyError, StudyFile};
 pub use plan::{Cell, Plan, StudyRun};
-pub use scores::Score;
+pub use scores::{Score, knn_of_literature};
 pub use summary::{Accuracies, CellSummary, Ended, RunOutcome, Summary, mean_and_deviation};
 pub use table::{cells_csv, markdown, runs_csv};

@@ -167,9 +167,7 @@ impl<'a> Job<'a> {
         let mut said = trainer.trained().description().to_vec();
         said.push(("fine_tuned", self.config.recipe.kind.name().to_owned()));
         said.push(("class_names", json!(self.train.class_names()).to_string()));
-        if trainer.step() < total {
-            said.push(("step", format!("{} of {total}", trainer.step())));
-        }
+        said.extend(description::unfinished(trainer.step(), total));
         let bytes = to_safetensors(tuner.layout(), tuner.weights(), "", said)?;
         tuner.device().finish()?;
         trainer.folder().write(BACKBONE_FILE, &bytes)?;

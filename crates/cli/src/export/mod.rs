@@ -11,9 +11,7 @@ mod place;
 mod timm;
 mod verify;
 
-use model::VitConfig;
 use model::weights::{HuggingFaceModel, OutLayout};
-use tensor::ops::Interpolation;
 use tensor::{CpuOptions, Device};
 
 use crate::args::{ExportArgs, TargetArg};
@@ -192,23 +190,6 @@ fn load_on(args: &ExportArgs) -> Result<(Weights, Device), CliError> {
     Ok((weights, device))
 }
 
-/// Says where the program that an export is for interpolates positions in another way than this network does.
-fn say_positions(config: &VitConfig, layout: OutLayout) {
-    let theirs = match layout {
-        OutLayout::Timm => Interpolation::Antialiased,
-        OutLayout::HuggingFace(HuggingFaceModel::Dinov2WithRegisters) => Interpolation::Antialiased,
-        OutLayout::HuggingFace(_) => Interpolation::Plain,
-        OutLayout::Dino => return,
-    };
-    if theirs != config.extras.interpolation {
-        let (height, width) = config.image;
-        output::note(&format!(
-            "its features are those of this network for images of {height}x{width}; for other sizes that program interpolates \
-             positions in its own way, and features differ by up to a per cent (docs/weights.md)"
-        ));
-    }
-}
-
 /// What the files say of the network in their metadata.
 fn said(weights: &Weights) -> Description {
     description::of_export(weights)
@@ -239,6 +220,5 @@ fn into_folder(
     written.map_err(ExportError::from)?;
     verify::weights(&place.root(), weights)?;
     place.finish()?;
-    say_positions(weights.loaded.vit.config(), layout);
     output::result(&format!("{}: read back and equal bit for bit. In Python:\n{usage}", text::shown(&args.out)))
 }

@@ -29,7 +29,16 @@ pub fn weights(path: &Path, original: &Weights) -> Result<(), CliError> {
         interpolation: Some(config.extras.interpolation),
         ..Default::default()
     };
-    let read = WeightsFile::open(path)?.load_vit(&options, &device)?;
+    let mut file = WeightsFile::open(path)?;
+    let (of_program, _) = file.vit_config(&LoadOptions { interpolation: None, ..options })?;
+    if of_program.extras.interpolation != config.extras.interpolation {
+        let (height, width) = config.image;
+        output::note(&format!(
+            "its features are those of this network for images of {height}x{width}; for other sizes that program interpolates \
+             positions in its own way, and features differ by up to a per cent (docs/weights.md)"
+        ));
+    }
+    let read = file.load_vit(&options, &device)?;
     for (spec, tensor) in loaded.layout.specs().iter().zip(loaded.weights.iter()) {
         let there = read.layout.find(&spec.name).map(|id| read.weights[id].to_f32());
         let here = tensor.to_f32();

@@ -11,6 +11,8 @@ use ssl::learner::BACKBONE;
 use text::{bytes, thousands};
 use train::run::{BACKBONE_FILE, Checkpoint, RunReader, RunResult};
 
+use crate::description;
+
 /// What there is to tell.
 pub struct BackboneAccount {
     bytes: u64,
@@ -40,7 +42,7 @@ impl BackboneAccount {
         let path = run.root().join(BACKBONE_FILE);
         let bytes = path.metadata().ok()?.len();
         let file = WeightsFile::open(&path).ok();
-        let said = file.as_ref().and_then(|file| file.metadata().get("step").cloned());
+        let said = file.as_ref().and_then(|file| file.metadata().get(description::STEP).cloned());
         // `12 of 27`; the backbone of the last step does not say it.
         let step = said.as_ref().map_or(Some(total), |said| said.split(' ').next()?.parse().ok()).unwrap_or(u64::MAX);
         let known = result.filter(|result| result.backbone.is_some()).map(|result| run.has_backbone_of(result));

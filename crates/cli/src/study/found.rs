@@ -74,6 +74,15 @@ pub enum State {
 }
 
 impl State {
+    /// That of a run which is to be so long.
+    pub fn of(run: &RunReader, total_steps: u64) -> Self {
+        match (run.result(total_steps), run.last_saved()) {
+            (Some(_), _) => Self::Ended,
+            (None, Some(step)) => Self::Saved(step),
+            (None, None) => Self::New,
+        }
+    }
+
     /// The word for programs.
     pub fn word(self) -> &'static str {
         match self {
@@ -96,11 +105,9 @@ impl fmt::Display for State {
 
 /// How far the run in a folder is.
 pub fn state(folder: &Path, total_steps: u64) -> State {
-    let Ok(Some(run)) = RunReader::open_any_attempt(folder) else { return State::New };
-    match (run.result(total_steps), run.last_saved()) {
-        (Some(_), _) => State::Ended,
-        (None, Some(step)) => State::Saved(step),
-        (None, None) => State::New,
+    match RunReader::open_any_attempt(folder) {
+        Ok(Some(run)) => State::of(&run, total_steps),
+        _ => State::New,
     }
 }
 

@@ -18,6 +18,7 @@ use tensor::Device;
 
 use self::evaluations::Evaluations;
 use self::folder::{Others, StudyFolder};
+pub use self::found::State;
 use self::print::{list, print};
 use self::work::{Ended, Runs, Study};
 use crate::args::{AUTO, RecipeArgs, RecipeFlags, SplitArg, StudyArgs};

@@ -225,7 +225,7 @@ fn of_run(
     };
     let loaded = WeightsFile::open(file)?.load_vit(&options, device)?;
     let said = description::of_network_of_run(recipe, loaded.report.role)?;
-    let said = said.into_iter().chain(description::unfinished(step, recipe));
+    let said = said.into_iter().chain(description::unfinished(step, recipe.total_steps()));
     let said = said.map(|(key, value)| (key.to_owned(), value)).collect();
     let normalization = Normalization::usual(config.channels);
     Ok(Weights { loaded, input: input_spec(recipe), normalization, path: file.to_owned(), said })

@@ -1,13 +1,14 @@
 //! The one number of a result that people quote, out of the object that holds all of them.
 
 use serde_json::Value;
+use study::knn_of_literature;
 
 /// What a protocol gave, in a few words.
 pub fn headline(record: &Value) -> String {
     let percent = |value: &Value| value.as_f64().map(|value| format!("{value:.2} %"));
     let share = |value: &Value| value.as_f64().map(|value| format!("{:.2} %", 100.0 * value));
     let found = match record["evaluation"]["name"].as_str().unwrap_or_default() {
-        "knn" => of_literature(record).map(|(k, top1)| format!("top-1 {top1:.2} % (k = {k})")),
+        "knn" => knn_of_literature(record).map(|(k, top1)| format!("top-1 {top1:.2} % (k = {k})")),
         "linear" => percent(&record["top1"]).map(|top1| format!("top-1 {top1}")),
         "fewshot" => record["results"].as_array().and_then(|rows| rows.last()).and_then(|row| {
             let learnt = match row["shots"].as_u64() {
@@ -46,14 +47,6 @@ pub fn headline(record: &Value) -> String {
         _ => None,
     };
     found.unwrap_or_else(|| "see its table".to_owned())
-}
-
-/// k and top-1 with the number of neighbours that the literature has, or with the largest there is: not the best of several,
-/// which would be chosen by the images that judge.
-fn of_literature(record: &Value) -> Option<(&Value, f64)> {
-    let rows = record["results"].as_array()?;
-    let row = rows.iter().find(|row| row["k"] == 20).or(rows.iter().max_by_key(|row| row["k"].as_u64()))?;
-    Some((&row["k"], row["top1"].as_f64()?))
 }
 
 #[cfg(test)]

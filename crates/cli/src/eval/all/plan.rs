@@ -126,16 +126,16 @@ pub struct Data {
     /// Why there is nothing to classify.
     unlabelled: Option<LeftOut>,
     benchmark: Option<(Benchmark, PathBuf)>,
-    /// The fingerprint of `--other`.
-    other: Option<u64>,
+    /// Those of `--other`.
+    other: Option<Arc<dyn Source>>,
 }
 
 impl Data {
     /// Opens the images, or sees which benchmark they are.
     pub fn open(args: &AllArgs, shelf: &Shelf) -> Result<Self, CliError> {
-        let other =
-            args.other.as_ref().map(|other| shelf.judged(other)).transpose()?.map(|source| source.fingerprint());
-        let nothing = |why| Self { train: None, test: None, unlabelled: Some(why), benchmark: None, other };
+        let other = args.other.as_ref().map(|other| shelf.judged(other)).transpose()?;
+        let nothing =
+            |why| Self { train: None, test: None, unlabelled: Some(why), benchmark: None, other: other.clone() };
         let Some(spec) = &args.data else { return Ok(nothing(LeftOut::NoData)) };
         let folder = Path::new(spec);
         if let Some(benchmark) = Benchmark::ALL.into_iter().find(|benchmark| benchmark.is(folder)) {
@@ -277,7 +277,7 @@ fn of_protocol(protocol: ProtocolArg, args: &AllArgs, data: &Data) -> Vec<(&'sta
     if protocol != Attention && args.judging.input.batch_size != BATCH_SIZE {
         machine.push(flag("batch-size", args.judging.input.batch_size.to_string()));
     }
-    let other = data.other.filter(|_| protocol == Certainty);
+    let other = data.other.as_ref().filter(|_| protocol == Certainty).map(|source| source.fingerprint());
     let item = || Item { name, command, place, settings, is_chosen, machine, folder: None, other };
     vec![(name, possible.map(|()| item()))]
 }
