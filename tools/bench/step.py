@@ -6,14 +6,16 @@
     python tools/bench/step.py --binary target/release/dino-vmf --device cuda
     python tools/bench/step.py --binary target/release/dino-vmf --device cuda --method ibot
     python tools/bench/step.py --binary target/release/dino-vmf --device cuda --method ibot --centering probability
+    python tools/bench/step.py --binary target/release/dino-vmf --device cuda --method ibot --centering logit
     python tools/bench/step.py --binary target/release/dino-vmf --device cuda --method msn
 
 Needs: Python 3.9 or newer for this file, and torch in the interpreter of the PyTorch side (`--python`, by default the
 one that runs this file); for `--device cuda` a torch with CUDA, a C++ compiler for torch.compile, and a binary that has
 CUDA. Build the binary first: `cargo build --release`.
 
-`--method` is DINO, iBOT or MSN; LOCAL of a shape is the number of local crops, which MSN calls focal. PyTorch's iBOT is
-as published unless `--centering probability` asks for what `dino-vmf` does (torch_ibot.py says what that means). How
+`--method` is DINO, iBOT or MSN; LOCAL of a shape is the number of local crops, which MSN calls focal. Of iBOT each side
+makes its own default, PyTorch the published centre and ours iBOT-vMF's, which is more work; `--centering logit` or
+`probability` gives both the same (torch_ibot.py says what that means; with `logit` our prototypes have no normaliser). How
 many patches the student does not see is a matter of luck on our side, and the same in every run; PyTorch takes the
 average. A line after the table says both, and `--hidden-patches` gives PyTorch our number.
 
@@ -80,7 +82,10 @@ def commands(shape, args):
     if args.hidden_patches:
         eager += ["--hidden-patches", str(args.hidden_patches)]
     compiled = [*eager, "--compile", "--compile-mode", args.compile_mode]
-    return eager, compiled, [args.binary, "bench", "step", *common]
+    ours = [args.binary, "bench", "step", *common]
+    if args.centering:
+        ours += ["--centering", args.centering, "--prototypes", {"logit": "none", "probability": "vmf"}[args.centering]]
+    return eager, compiled, ours
 
 
 def hidden_patches(torch_side, ours):
@@ -242,7 +247,7 @@ def main():
     parser.add_argument("--stream", choices=("bf16", "f32"),
                         help="on cuda: type of the residual stream on all sides; default: each its own")  # fmt: skip
     parser.add_argument("--centering", choices=("logit", "probability"),
-                        help="ibot: what the centres of the PyTorch side move towards; default logit")  # fmt: skip
+                        help="ibot: what the centres move towards, on both sides; default: each its own")  # fmt: skip
     parser.add_argument("--hidden-patches", type=int, metavar="N",
                         help="ibot: about so many masked patches on the PyTorch side; default: the average")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the rows as one JSON object instead of a table")

@@ -3,7 +3,7 @@
 use clap::Args;
 use data::{Decoding, Orientation};
 use model::Arch;
-use ssl::recipe::{MethodName, ResidualStream};
+use ssl::recipe::{Centering, MethodName, Prototypes, ResidualStream};
 
 use super::{DeviceArgs, SOURCE, above_zero, orientation};
 
@@ -42,6 +42,12 @@ pub struct BenchStepArgs {
     /// Number of prototypes
     #[arg(long, value_name = "K", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(2..=1 << 24))]
     pub out_dim: u32,
+    /// What the norms of the prototypes mean: none, l2 or vmf [default: as in training]
+    #[arg(long, value_name = "P", value_parser = prototypes)]
+    pub prototypes: Option<Prototypes>,
+    /// Where the teacher is centred: logit or probability [default: as in training]
+    #[arg(long, value_name = "C", value_parser = centering)]
+    pub centering: Option<Centering>,
     /// Steps that are timed, after two that are not
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub steps: u32,
@@ -71,6 +77,7 @@ Examples:
   dino-vmf bench step --arch vit_small --batch-size 8 --local-crops 8 --out-dim 65536
   dino-vmf bench step --patch-size 4 --batch-size 256 --global-size 32 --local-size 16 --local-crops 4
   dino-vmf bench step --method ibot --arch vit_small --batch-size 8 --local-crops 10 --out-dim 8192
+  dino-vmf bench step --method ibot --prototypes l2 --centering logit
   dino-vmf bench step --steps 10 --threads 2 --json
 
 The percentage (mfu in JSON) is the share of the device's matrix-product rate that a step reaches, counting the
@@ -113,16 +120,27 @@ pub struct BenchDataArgs {
 }
 
 fn method(name: &str) -> Result<MethodName, String> {
-    MethodName::of_word(name).ok_or_else(|| format!("it is one of {}", MethodName::WORDS.join(", ")))
+    one_of(name, MethodName::of_word, MethodName::WORDS)
+}
+
+fn prototypes(name: &str) -> Result<Prototypes, String> {
+    one_of(name, Prototypes::of_word, Prototypes::WORDS)
+}
+
+fn centering(name: &str) -> Result<Centering, String> {
+    one_of(name, Centering::of_word, Centering::WORDS)
 }
 
 fn stream(name: &str) -> Result<ResidualStream, String> {
-    let known = ResidualStream::WORDS.join(", ");
-    ResidualStream::of_word(name).ok_or_else(|| format!("it is one of {known}"))
+    one_of(name, ResidualStream::of_word, ResidualStream::WORDS)
+}
+
+fn one_of<T>(word: &str, of_word: fn(&str) -> Option<T>, words: &[&str]) -> Result<T, String> {
+    of_word(word).ok_or_else(|| format!("it is one of {}", words.join(", ")))
 }
 
 fn decoding(name: &str) -> Result<Decoding, String> {
-    Decoding::of_name(name).ok_or_else(|| format!("it is one of {}", Decoding::NAMES.join(", ")))
+    one_of(name, Decoding::of_name, &Decoding::NAMES)
 }
 
 /// Examples of `bench data`.

@@ -11,7 +11,7 @@ use ssl::cost;
 use ssl::learner::{LearnError, Learner, StepInput};
 use ssl::memory::{MemoryNeed, plan_and_reserve};
 use ssl::method;
-use ssl::recipe::{Facts, MethodName, RawRecipe, Recipe, RecipeError};
+use ssl::recipe::{Centering, Facts, MethodName, Prototypes, RawRecipe, Recipe, RecipeError};
 use ssl::setup::learner_options;
 use ssl::view_plan::{ViewShape, Viewer};
 use tensor::ops::{self, Affine, PixelData, Pixels};
@@ -44,6 +44,10 @@ pub struct StepBench {
     pub local_crops: usize,
     /// K, the number of prototypes.
     pub out_dim: usize,
+    /// What the norms of the prototypes mean, where it is not as usual.
+    pub prototypes: Option<Prototypes>,
+    /// Where the teacher is centred, likewise.
+    pub centering: Option<Centering>,
     /// Timed steps, after some that are not.
     pub steps: usize,
     /// Parts in which the images of a step are taken.
@@ -99,6 +103,8 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
         local_size: args.views.local_size as usize,
         local_crops: args.local_crops as usize,
         out_dim: args.out_dim as usize,
+        prototypes: args.prototypes,
+        centering: args.centering,
         steps: args.steps as usize,
         accumulate: args.accumulate as usize,
         checkpoint_activations: args.checkpoint_activations,
@@ -213,11 +219,14 @@ fn recipe(bench: &StepBench) -> Result<Recipe, RecipeError> {
     };
     let StepBench { method, arch, patch_size, batch_size, global_size, local_size, local_crops, out_dim, .. } = bench;
     let StepBench { accumulate, checkpoint_activations, .. } = bench;
+    let given = |key: &str, word: Option<&str>| word.map_or(String::new(), |word| format!("{key} = \"{word}\"\n"));
+    let of_prototypes = given("prototypes", bench.prototypes.map(Prototypes::as_str))
+        + &given("centering", bench.centering.map(Centering::as_str));
     let text = format!(
         "method = \"{method}\"\narch = \"{arch}\"\npatch_size = {patch_size}\nbatch_size = {batch_size}\n\
          global_size = {global_size}\nlocal_size = {local_size}\nlocal_crops = {local_crops}\nout_dim = {out_dim}\n\
          head_hidden = 2048\nhead_bottleneck = 256\naccumulate = {accumulate}\n\
-         checkpoint_activations = {checkpoint_activations}\n{of_method}"
+         checkpoint_activations = {checkpoint_activations}\n{of_prototypes}{of_method}"
     );
     RawRecipe::from_toml(&text, "bench step")?.resolve(&IMAGENET)
 }
