@@ -1,13 +1,16 @@
-//! Prepared images of a source in batches: threads read and prepare the next batch while the caller computes on this one.
+//! Prepared images of a source in batches: threads read and prepare the next images while the caller computes on these.
 
-use std::ops::{ControlFlow, Range};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::sync_channel;
-use std::sync::{Mutex, PoisonError};
+mod ahead;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use data::transform::MAX_CHANNELS;
 use data::{BadSample, DecodeLimits, Image, Orientation, Reader, Source};
+
+use ahead::{Ahead, CloseAtEnd};
 
 use crate::error::EvalError;
 use crate::prepare::Preparation;
@@ -63,18 +66,20 @@ pub struct ReadProgress {
 }
 
 /// The usable images of a range of a source, resized and cropped.
+#[derive(Default)]
 pub(crate) struct PreparedBatch {
     /// Their numbers in the source, ascending.
     pub(crate) indices: Vec<usize>,
     /// Their bytes, each height x width x channels.
     pub(crate) pixels: Vec<u8>,
-    bad: Vec<BadSample>,
-    turned: usize,
-    end: usize,
 }
 
-/// Bytes of prepared images in a batch, at most: three batches are in memory at once, and 64 images of 8192 pixels a side
-/// would be 12 GiB. At 224 pixels it is 1,783 images.
+/// Batches whose images are read before who takes them is done with the first of them: one that is being computed on, one that
+/// waits, and one whose images are being read, so that no thread waits for the slowest image of a batch.
+const BATCHES_AHEAD: usize = 3;
+
+/// Bytes of prepared images in a batch, at most: three batches are in memory at once, and one of them twice; 64 images of 8192 pixels a
+/// side would be 12 GiB. At 224 pixels it is 1,783 images.
 const BATCH_BYTES: usize = 1 << 28;
 
 /// Images of a batch where an image has so many bytes: no more than asked for, and no more than memory is set aside for.
@@ -122,28 +127,42 @@ pub(crate) fn for_each_batch(
         &ReadOptions { batch_size: fitting(options.batch_size, height * width * options.channels), ..*options };
     let total = source.len();
     let (mut bad, mut turned) = (Vec::new(), 0);
+    let ahead = Ahead::new(total, BATCHES_AHEAD * options.batch_size);
     thread::scope(|scope| {
-        // One batch waits, one is being read, one is being consumed: the bound on memory.
-        let (sender, receiver) = sync_channel(1);
-        let read = move || {
-            for start in (0..total).step_by(options.batch_size) {
-                let range = start..total.min(start + options.batch_size);
-                // Closed: the caller has stopped.
-                if sender.send(read_batch(source, preparation, range, options)).is_err() {
-                    return;
+        // However this ends, no thread goes on waiting.
+        let _close = CloseAtEnd { ahead: &ahead, of_panic: false };
+        let (sender, receiver) = channel();
+        for _ in 0..options.workers.min(total) {
+            let sender = sender.clone();
+            let work = || read_images(source, preparation, options, &ahead, sender);
+            let thread = thread::Builder::new().name("read".to_owned()).spawn_scoped(scope, work);
+            thread.map_err(|error| EvalError::Thread { reason: error.to_string() })?;
+        }
+        drop(sender);
+        let mut early = BTreeMap::new();
+        for start in (0..total).step_by(options.batch_size) {
+            let range = start..total.min(start + options.batch_size);
+            let mut batch = PreparedBatch::default();
+            for index in range.clone() {
+                let Some(image) = in_order(index, &receiver, &mut early) else {
+                    return Err(EvalError::Thread { reason: "a thread that reads images has ended".to_owned() });
+                };
+                match image.pixels {
+                    Ok(pixels) => {
+                        batch.pixels.reserve_exact((range.end - index) * pixels.len());
+                        batch.pixels.extend_from_slice(&pixels);
+                        batch.indices.push(index);
+                    }
+                    Err(reason) => bad.push(BadSample { index: index as u64, name: source.name(index), reason }),
                 }
+                turned += usize::from(image.turned);
             }
-        };
-        let thread = thread::Builder::new().name("read".to_owned()).spawn_scoped(scope, read);
-        thread.map_err(|error| EvalError::Thread { reason: error.to_string() })?;
-        for mut batch in receiver {
-            bad.append(&mut batch.bad);
-            turned += batch.turned;
-            let done = batch.end;
             if !batch.indices.is_empty() {
                 consume(batch)?;
             }
-            if progress(ReadProgress { done, total, skipped: bad.len() }).is_break() {
+            ahead.allow(range.len());
+            let progressed = ReadProgress { done: range.end, total, skipped: bad.len() };
+            if progress(progressed).is_break() {
                 return Err(EvalError::Stopped);
             }
         }
@@ -156,68 +175,50 @@ pub(crate) fn for_each_batch(
     Ok(Pass { skipped: bad, turned })
 }
 
-/// Reads and prepares a range of images with several threads.
-fn read_batch(
-    source: &dyn Source,
-    preparation: &Preparation,
-    range: Range<usize>,
-    options: &ReadOptions,
-) -> PreparedBatch {
-    let (height, width) = preparation.size();
-    let size = height * width * options.channels;
-    let mut pixels = vec![0; range.len() * size];
-    let mut problems: Vec<Option<String>> = vec![None; range.len()];
-    let turned = AtomicUsize::new(0);
-    let slots = Mutex::new(range.clone().zip(pixels.chunks_mut(size)).zip(&mut problems));
-    let work = || {
-        let mut reader = Reader::new(DecodeLimits::default(), options.channels).oriented(options.orientation);
-        let mut image = Image::black(1, 1, options.channels);
-        // Taken in a statement of its own, so that the lock is free while the image is read.
-        let next = || slots.lock().unwrap_or_else(PoisonError::into_inner).next();
-        while let Some(((index, slot), problem)) = next() {
-            *problem = fill(source, preparation, index, &mut reader, &mut image, slot).err();
-            turned.fetch_add(usize::from(problem.is_none() && reader.turned()), Ordering::Relaxed);
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 1..options.workers.min(range.len()) {
-            // A thread that the system refuses is one fewer to share the work.
-            _ = thread::Builder::new().spawn_scoped(scope, work);
-        }
-        work();
-    });
-    let (indices, turned) = (Vec::with_capacity(range.len()), turned.into_inner());
-    let mut batch = PreparedBatch { indices, pixels, bad: Vec::new(), turned, end: range.end };
-    for (slot, (index, problem)) in range.zip(problems).enumerate() {
-        match problem {
-            Some(reason) => batch.bad.push(BadSample { index: index as u64, name: source.name(index), reason }),
-            None => {
-                // Usable images close up.
-                batch.pixels.copy_within(slot * size..(slot + 1) * size, batch.indices.len() * size);
-                batch.indices.push(index);
-            }
-        }
-    }
-    batch.pixels.truncate(batch.indices.len() * size);
-    batch
+/// An image that has been read.
+struct ReadImage {
+    index: usize,
+    /// Its bytes as a network sees it; the reason where it cannot be used.
+    pixels: Result<Vec<u8>, String>,
+    turned: bool,
 }
 
-/// Reads and prepares one image into its place; the reason where it cannot be used.
-fn fill(
+/// Reads and prepares images as long as there are any and somebody takes them.
+fn read_images(
     source: &dyn Source,
     preparation: &Preparation,
-    index: usize,
-    reader: &mut Reader,
-    image: &mut Image,
-    slot: &mut [u8],
-) -> Result<(), String> {
-    reader.read(source, index, image).map_err(|error| error.reason())?;
-    slot.copy_from_slice(&preparation.apply(image)?.pixels);
-    Ok(())
+    options: &ReadOptions,
+    ahead: &Ahead,
+    sender: Sender<ReadImage>,
+) {
+    let _close = CloseAtEnd { ahead, of_panic: true };
+    let mut reader = Reader::new(DecodeLimits::default(), options.channels).oriented(options.orientation);
+    let mut image = Image::black(1, 1, options.channels);
+    while let Some(index) = ahead.claim() {
+        let read = reader.read(source, index, &mut image).map_err(|error| error.reason());
+        let pixels = read.and_then(|()| preparation.apply(&image)).map(|prepared| prepared.pixels);
+        let turned = pixels.is_ok() && reader.turned();
+        if sender.send(ReadImage { index, pixels, turned }).is_err() {
+            return;
+        }
+    }
+}
+
+/// The image of this number, which may have come before or be still to come; none where nobody sends it any more.
+fn in_order(index: usize, receiver: &Receiver<ReadImage>, early: &mut BTreeMap<usize, ReadImage>) -> Option<ReadImage> {
+    while !early.contains_key(&index) {
+        let image = receiver.recv().ok()?;
+        early.insert(image.index, image);
+    }
+    early.remove(&index)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use data::{ReadError, Stored};
+
     use super::*;
 
     #[test]
@@ -235,5 +236,77 @@ mod tests {
         })
         .unwrap();
         assert_eq!(sizes, [1, 1, 1, 1, 1], "144 MB an image");
+    }
+
+    /// Counts what is read of a source, and takes longest for every seventh image.
+    struct Uneven {
+        inner: std::sync::Arc<dyn Source>,
+        fetched: AtomicUsize,
+    }
+
+    impl Source for Uneven {
+        fn len(&self) -> usize {
+            self.inner.len()
+        }
+
+        fn fetch(&self, index: usize, limits: &DecodeLimits, bytes: &mut Vec<u8>) -> Result<Stored, ReadError> {
+            self.fetched.fetch_add(1, Ordering::Relaxed);
+            if index.is_multiple_of(7) {
+                thread::sleep(std::time::Duration::from_millis(3));
+            }
+            self.inner.fetch(index, limits, bytes)
+        }
+
+        fn label(&self, index: usize) -> Option<u32> {
+            self.inner.label(index)
+        }
+
+        fn class_names(&self) -> &[String] {
+            self.inner.class_names()
+        }
+
+        fn name(&self, index: usize) -> String {
+            self.inner.name(index)
+        }
+
+        fn describe(&self) -> String {
+            self.inner.describe()
+        }
+
+        fn fingerprint(&self) -> u64 {
+            self.inner.fingerprint()
+        }
+    }
+
+    fn uneven(images: usize) -> Uneven {
+        let inner = data::open(&format!("synthetic:train={images},size=16"), data::Split::Train, 0).unwrap();
+        Uneven { inner, fetched: AtomicUsize::new(0) }
+    }
+
+    const OPTIONS: ReadOptions =
+        ReadOptions { batch_size: 8, workers: 5, channels: 3, orientation: Orientation::Upright };
+
+    #[test]
+    fn images_come_in_order_whatever_each_of_them_takes() {
+        let (source, preparation) = (uneven(61), Preparation::Stretch((8, 8)));
+        let mut all = Vec::new();
+        prepared_images(&source, &preparation, &OPTIONS, |indices, pixels| {
+            for (&index, pixels) in indices.iter().zip(pixels.chunks(8 * 8 * 3)) {
+                assert_eq!(pixels, preparation.apply(&source.inner.read(index).unwrap()).unwrap().pixels, "{index}");
+            }
+            all.extend_from_slice(indices);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        assert_eq!(all, (0..61).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn nobody_reads_far_ahead_nor_waits_when_it_ends_early() {
+        let source = uneven(400);
+        let done = prepared_images(&source, &Preparation::Stretch((8, 8)), &OPTIONS, |_, _| ControlFlow::Break(()));
+        assert!(matches!(done, Err(EvalError::Stopped)));
+        let fetched = source.fetched.into_inner();
+        assert!((8..=BATCHES_AHEAD * 8).contains(&fetched), "{fetched} images for one batch of 8");
     }
 }
