@@ -193,7 +193,7 @@ fn judge(
     place: Place<'_>,
     exclude: Exclude,
 ) -> Result<Vec<Vec<Right>>, EvalError> {
-    let (labelled_train, labelled_test) = Labelled::both(train, test)?;
+    let (labelled_train, labelled_test) = place.devices().0.run(|| Labelled::both(train, test))?;
     let (train_labels, test_labels) = (labelled_train.labels(), labelled_test.labels());
     let classes = labelled_train.classes() as u64;
     let of_image = |row: usize, neighbors: &[Neighbor]| -> Vec<Right> {

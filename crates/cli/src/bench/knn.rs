@@ -29,9 +29,8 @@ pub fn run(args: &BenchKnnArgs) -> Result<(), CliError> {
     let options = KnnOptions { ks: vec![args.k as usize], ..Default::default() };
     let place = Place::new(&host, &chosen.device);
     if place.is_gpu() {
-        // Kernels are compiled when they are first needed.
-        let few = features(args.k.max(16), 2);
-        knn::classify(&few, &few, &options, place)?;
+        // Kernels are compiled, products chosen and memory taken when they are first needed.
+        knn::classify(&train, &test, &options, place)?;
     }
     let (processor, before, start) = (usage::processor_seconds(), usage::resident_memory(), Instant::now());
     knn::classify(&train, &test, &options, place)?;

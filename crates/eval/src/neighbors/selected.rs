@@ -66,7 +66,9 @@ pub(super) fn nearest<R: Send>(
         };
         (unit.rows(), train.iter().map(select).collect())
     };
-    let mut units = units(products, test, block.test);
+    // All of one size, or nearly: a product of another size is another one to be chosen.
+    let chunks = test.len().div_ceil(block.test).max(1);
+    let mut units = units(products, test, test.len().div_ceil(chunks).max(1));
     let mut queued = units.next().map(&queue);
     let mut judged = Vec::with_capacity(test.len());
     while let Some((rows, largest)) = queued {
@@ -144,6 +146,6 @@ mod tests {
         let place = Place::from(&host).watched_by(&tell);
         let block = Block { test: 90, train: 700 };
         nearest(place, &train, &test, (3, Exclude::Nothing), block, |_, _| ()).unwrap();
-        assert_eq!(*told.borrow(), [(90, 200), (180, 200), (200, 200)]);
+        assert_eq!(*told.borrow(), [(67, 200), (134, 200), (200, 200)]);
     }
 }

@@ -360,6 +360,9 @@ impl Cuda {
     /// Sets elements.
     pub(crate) fn fill(&self, buffer: &mut CudaBuffer, value: f64) {
         let address = buffer.address_mut();
+        if value == 0.0 {
+            return self.clear(address, buffer.len * buffer.dtype.size());
+        }
         let kernel = if buffer.dtype == self.dtype() { "fill_act" } else { "fill_f32" };
         self.launch_flat(("elementwise", kernel), buffer.len, &arguments![address, buffer.len as i64, value as f32]);
     }

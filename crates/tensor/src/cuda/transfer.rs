@@ -3,7 +3,8 @@
 //! Host data goes through a ring of pinned memory: the tables of a step (segments, addresses of parameters) without anybody
 //! waiting for them, more than the ring holds with a wait. Results that the host needs are waited for.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use cudarc::driver::{result, sys};
 
@@ -34,6 +35,31 @@ impl Staging {
     }
 }
 
+/// One thread copies slower than the GPU takes.
+fn copy_quickly(from: &[u8], to: &mut [u8]) {
+    /// Bytes that are worth a thread.
+    const SHARE: usize = 1 << 20;
+    const THREADS: usize = 4;
+    if from.len() < 2 * SHARE {
+        return to.copy_from_slice(from);
+    }
+    let share = from.len().div_ceil(THREADS).max(SHARE);
+    let parts = Mutex::new(from.chunks(share).zip(to.chunks_mut(share)));
+    let work = || {
+        let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some((from, to)) = next() {
+            to.copy_from_slice(from);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..THREADS {
+            // A thread that the system refuses is one fewer to share the work.
+            _ = thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+}
+
 impl Cuda {
     /// Queues a copy of host values into device memory, which must be large enough.
     pub(crate) fn upload<T: bytemuck::NoUninit>(&self, address: u64, values: &[T]) {
@@ -41,7 +67,7 @@ impl Cuda {
             return;
         }
         self.bind();
-        let mut ring = self.gpu.staging.ring.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut ring = self.gpu.staging.ring.lock().unwrap_or_else(PoisonError::into_inner);
         for (i, part) in bytemuck::cast_slice::<T, u8>(values).chunks(RING / 4).enumerate() {
             if ring.used + part.len() > RING {
                 // Everything queued from the ring has to be through before its memory is written again.
@@ -53,7 +79,7 @@ impl Cuda {
             // SAFETY: the part fits behind what is used, and nobody else writes there: the lock is held.
             let staged = unsafe {
                 let place = ring.base.add(ring.used);
-                std::ptr::copy_nonoverlapping(part.as_ptr(), place, part.len());
+                copy_quickly(part, std::slice::from_raw_parts_mut(place, part.len()));
                 std::slice::from_raw_parts(place.cast_const(), part.len())
             };
             ring.used += part.len().next_multiple_of(256);
@@ -85,6 +111,18 @@ impl Cuda {
         };
         self.check("copying from the GPU", done);
         values
+    }
+
+    /// Queues zeros: all types have zero as bytes of zero.
+    pub(crate) fn clear(&self, address: u64, bytes: usize) {
+        if bytes == 0 || address == 0 || !self.is_usable() {
+            return;
+        }
+        self.bind();
+        // SAFETY: the caller's memory on the device is at least this large.
+        let clear = || unsafe { result::memset_d8_async(address, 0, bytes, self.gpu.stream) };
+        let done = self.timed("elementwise", || "clear".to_owned(), clear);
+        self.check("clearing memory of the GPU", done);
     }
 
     /// Queues a copy inside the device.
