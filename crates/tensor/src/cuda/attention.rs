@@ -1,4 +1,5 @@
-//! Attention inside segments: tensor cores for bf16 heads of 64, a plain kernel for everything else.
+//! Attention inside segments: tensor cores for bf16 heads of 64, a kernel in registers for the forward pass of those in f32, a plain
+//! kernel for everything else.
 
 use super::rows::Group;
 use super::{Argument, Cuda, CudaBuffer, DeviceRows, arguments};
@@ -12,6 +13,10 @@ const STRIP: usize = 16;
 
 /// Warps of a block that has a short segment whole; the kernels count on it (`MOST_WARPS`, `__launch_bounds__`).
 const MOST_WARPS: usize = 7;
+
+/// Queries that a warp of the kernel in f32 takes, and the most warps of its blocks.
+const EXACT_QUERIES: usize = 32;
+const EXACT_WARPS: usize = 8;
 
 /// Shared memory that the kernel for short segments declares: its sums over rows.
 const SUMS_BYTES: usize = 2 * MOST_WARPS * HEAD * 4;
@@ -44,7 +49,8 @@ fn warps(strips: usize) -> u32 {
 }
 
 pub(crate) fn forward(cuda: &Cuda, shape: Shape<'_>, qkv: &Tensor, out: &mut Tensor, lse: &mut Tensor) {
-    if !shape.is_fast(cuda) {
+    let is_exact = cuda.dtype() == DType::F32 && shape.head_dim == HEAD;
+    if !shape.is_fast(cuda) && !is_exact {
         let (dim, x) = (out.columns(), qkv.cuda_address());
         return plain_forward(cuda, shape, [x, x], [3 * dim, 3 * dim, dim, 2 * dim], out, lse);
     }
@@ -60,7 +66,13 @@ pub(crate) fn forward(cuda: &Cuda, shape: Shape<'_>, qkv: &Tensor, out: &mut Ten
             lse.cuda_address_mut(),
         ];
         let strips = length.div_ceil(STRIP);
-        if length <= WHOLE && cuda.fits_shared(4096 * strips) {
+        if is_exact {
+            let warps = length.div_ceil(EXACT_QUERIES);
+            let parts = warps.div_ceil(EXACT_WARPS);
+            let grid = (heads * segments as u32, parts as u32, 1);
+            let threads = 32 * warps.div_ceil(parts) as u32;
+            cuda.launch(("attention_exact", "attention_exact_forward"), grid, (threads, 1), 0, &arguments);
+        } else if length <= WHOLE && cuda.fits_shared(4096 * strips) {
             let kernel = ("attention_forward", "attention_forward");
             let grid = (heads * segments as u32, 1, 1);
             cuda.launch(kernel, grid, (warps(strips), 1), 4096 * strips, &arguments);

@@ -25,6 +25,7 @@ macro_rules! sources {
 }
 sources!(
     attention_backward after STRIPS,
+    attention_exact,
     attention_forward after STRIPS,
     attention_plain,
     class_attention,
