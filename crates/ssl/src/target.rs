@@ -136,6 +136,12 @@ impl Target {
         self.parts.push((images, statistic));
     }
 
+    /// Whether the centre moves towards a linear function of the teacher's rows, which has the same mean over them as over
+    /// means of equally many of them.
+    pub fn observes_linearly(&self) -> bool {
+        self.options.centering == Centering::Logit
+    }
+
     /// Forgets the parts of a step that was not completed.
     pub fn start_step(&mut self) {
         self.parts.clear();

@@ -311,7 +311,15 @@ impl Ibot {
 
     /// Notes what the centre of patches moves towards, by all patches that the teacher sees, masked or not.
     fn observe_patches(&mut self, teacher: &ParamSet, targets: &Tensor, at: Position) {
-        let (count, tau) = (targets.rows(), self.patch_temperature(at));
+        let tau = self.patch_temperature(at);
+        // The mean of an image stands for its patches where that is the same: logits of so many are a large matrix.
+        let means = self
+            .loss
+            .target()
+            .observes_linearly()
+            .then(|| ops::row_means(targets, targets.rows() / self.options.patches()));
+        let targets = means.as_ref().unwrap_or(targets);
+        let count = targets.rows();
         for piece in pieces(count, piece_rows(TEACHER_LOGITS_AT_ONCE, self.options.patch_prototypes())) {
             let weight = piece.len();
             let y = ops::gather(targets, &Rows::range(count, piece), 1.0);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::gemm::{Matrix, Product};
-use super::{Cuda, arguments, norm};
+use super::{Cuda, CudaBuffer, arguments, norm};
 use crate::ops::Norm;
 use crate::rows::Rows;
 use crate::tensor::{DType, Tensor};
@@ -179,18 +179,43 @@ pub(crate) fn add_column_sums(cuda: &Cuda, x: &Tensor, to: u64) {
     if let Some(sums) = x.cuda_buffer().column_sums() {
         return add_partials(cuda, sums.address(), sums.len / columns, columns, to);
     }
-    let is_f32 = x.dtype() == DType::F32;
-    let (kernel, width) = match (columns.is_multiple_of(8), is_f32) {
-        (true, false) => ("column_partials_act_by_8", 8),
-        (false, false) => ("column_partials_act_by_1", 1),
-        (true, true) => ("column_partials_f32_by_8", 8),
-        (false, true) => ("column_partials_f32_by_1", 1),
+    let cut = ColumnGrid::new(rows, columns, width_of_sums(columns));
+    let chunks = cut.chunks;
+    let partial = column_partials(cuda, x, cut);
+    add_partials(cuda, partial.address(), chunks, columns, to);
+}
+
+/// Columns that a thread takes which sums over rows.
+fn width_of_sums(columns: usize) -> usize {
+    if columns.is_multiple_of(8) { 8 } else { 1 }
+}
+
+/// Sums over the rows of each chunk: [chunks, columns].
+fn column_partials(cuda: &Cuda, x: &Tensor, ColumnGrid { per_chunk, chunks, grid }: ColumnGrid) -> CudaBuffer {
+    let (rows, columns) = (x.rows(), x.columns());
+    let kernel = match (width_of_sums(columns), x.dtype() == DType::F32) {
+        (8, false) => "column_partials_act_by_8",
+        (_, false) => "column_partials_act_by_1",
+        (8, true) => "column_partials_f32_by_8",
+        (_, true) => "column_partials_f32_by_1",
     };
-    let ColumnGrid { per_chunk, chunks, grid } = ColumnGrid::new(rows, columns, width);
     let partial = cuda.allocate(chunks * columns, DType::F32);
     let arguments = arguments![x.cuda_address(), rows as i64, columns as i32, per_chunk as i32, partial.address()];
     cuda.launch(("reduce", kernel), grid, (32, 8), 0, &arguments);
-    add_partials(cuda, partial.address(), chunks, columns, to);
+    partial
+}
+
+/// The means of as many equal parts of x as `means` has rows.
+pub(crate) fn row_means(cuda: &Cuda, x: &Tensor, means: &mut Tensor) {
+    let (chunks, columns) = (means.rows(), means.columns());
+    if columns == 0 {
+        return;
+    }
+    let per_chunk = x.rows() / chunks;
+    let tiles = columns.div_ceil(32 * width_of_sums(columns));
+    let partial = column_partials(cuda, x, ColumnGrid { per_chunk, chunks, grid: (tiles as u32, chunks as u32, 1) });
+    let arguments = arguments![partial.address(), means.len() as i64, 1.0 / per_chunk as f32, means.cuda_address_mut()];
+    cuda.launch_flat(("reduce", "scaled_partials"), means.len(), &arguments);
 }
 
 /// pre = x W^T and activated = gelu(pre + b), or where the kernel cannot add the bias, pre = x W^T + b and activated =

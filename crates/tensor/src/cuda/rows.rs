@@ -28,6 +28,9 @@ pub(crate) struct Group {
 /// Words of what `row_maps` reads for one pair of maps: four addresses and two numbers.
 const JOB_WORDS: usize = 10;
 
+/// Blocks that leave a GPU idle, so that they may as well be large.
+const FEW_BLOCKS: usize = 128;
+
 impl DeviceRows {
     /// The device's form of some rows, with one copy and one kernel for all of them: small ones cost the stream more time
     /// than their work.
@@ -59,8 +62,10 @@ impl DeviceRows {
         head.append(&mut tail);
         cuda.upload(sent.address(), &head);
         let blocks = all.iter().map(|rows| rows.segments() + 1).max().unwrap_or(0);
+        // A few segments may be as many rows as hundreds of others, and nobody shares the work of a block.
+        let threads = if blocks * jobs <= FEW_BLOCKS { 1024 } else { 64 };
         let grid = (blocks as u32, jobs as u32, 1);
-        cuda.launch(("residual", "row_maps"), grid, (64, 1), 0, &arguments![sent.address()]);
+        cuda.launch(("residual", "row_maps"), grid, (threads, 1), 0, &arguments![sent.address()]);
         made
     }
 

@@ -141,6 +141,28 @@ pub fn column_mean(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
     out
 }
 
+/// [parts, columns]: the means of equally many neighbouring rows each, of the type of the elements. A linear function of
+/// all rows has the mean that it has of these.
+///
+/// # Panics
+/// When the rows cannot be cut into so many equal parts.
+pub fn row_means(x: &Tensor, parts: usize) -> Tensor {
+    let (rows, columns) = (x.rows(), x.columns());
+    assert!(parts > 0 && rows > 0 && rows.is_multiple_of(parts), "{rows} rows in {parts} equal parts");
+    assert_eq!(x.dtype(), x.device().dtype(), "activations");
+    let mut means = x.device().empty(&[parts, columns]);
+    on_device!(x, T => {
+        let cpu = x.device().as_cpu();
+        let of_parts = T::slice(x).chunks_exact((rows / parts * columns).max(1));
+        for (mean, part) in T::slice_mut(&mut means).chunks_exact_mut(columns.max(1)).zip(of_parts) {
+            mean.fill(T::ZERO);
+            reduce::add_column_sums(cpu, part, columns, mean);
+            mean.iter_mut().for_each(|value| *value *= T::from_f64(parts as f64 / rows as f64));
+        }
+    }, cuda => crate::cuda::linear::row_means(cuda, x, &mut means));
+    means
+}
+
 /// Sums over rows: one for each column.
 pub fn column_sums(x: &Tensor) -> Tensor {
     let mut out = x.device().zeros_exact(&[x.columns()]);

@@ -53,6 +53,7 @@ fn teacher(d: &Device) -> Outputs {
     let p = probabilities.to_f64();
     let largest = best.iter().enumerate().map(|(r, k)| p[r * PROTOTYPES + k]).collect();
     let centre = ops::log_mean_softmax(&raw, scale, &shift);
+    let uneven = normal(d, 7, &[999, 37]);
     let mut moved = exact(d, 5, &[PROTOTYPES]);
     ops::move_towards(&mut moved, &centre, 0.9, Some(-9.0));
     vec![
@@ -62,6 +63,8 @@ fn teacher(d: &Device) -> Outputs {
         ("log mean", centre.to_f64()),
         ("column mean", ops::column_mean(&raw, scale, &shift).to_f64()),
         ("column sums", ops::column_sums(&raw).to_f64()),
+        ("row means", ops::row_means(&y, ROWS / 4).to_f64()),
+        ("row means, odd columns", ops::row_means(&uneven, 3).to_f64()),
         ("centre", moved.to_f64()),
         ("shift less centre", ops::add_scaled(&shift, -25.0, &moved).to_f64()),
     ]

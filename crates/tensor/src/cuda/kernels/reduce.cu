@@ -80,3 +80,9 @@ extern "C" __global__ void add_partial_pairs(const float* partial, int chunks, i
     else
         second[c - columns] += sum;
 }
+
+// y = factor partial, as activations.
+extern "C" __global__ void scaled_partials(const float* partial, i64 count, float factor, act* y) {
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) y[i] = from_float<act>(factor * partial[i]);
+}
