@@ -26,6 +26,7 @@ mod options;
 mod pace;
 pub mod reduce;
 pub mod run;
+mod save_times;
 mod slowest;
 pub mod state;
 pub mod step;

@@ -19,7 +19,7 @@ pub struct LoopOptions {
     pub evaluate_every: u64,
     /// Whether what the run begins with is evaluated before the first step.
     pub evaluate_start: bool,
-    /// Time between two checkpoints.
+    /// Time between two checkpoints, at most.
     pub save_every: Duration,
     /// How long a collapse must last before it ends the run; none for a run that goes on in any case.
     pub patience: Option<Patience>,

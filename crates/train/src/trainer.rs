@@ -5,7 +5,7 @@
 //! one fails, the others end with it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use data::loader::batches_per_epoch;
 use data::{Batch, LoaderConfig, LoaderError, Source};
@@ -19,6 +19,7 @@ use crate::options::{LoopOptions, Outcome};
 use crate::pace::{Pace, Waited};
 use crate::reduce::Until;
 use crate::run::{Checkpoint, Record, RunError, RunFolder};
+use crate::save_times::SaveTimes;
 use crate::slowest::{Comparison, Slowest, Spent};
 use crate::state::{SavedState, State, StateError};
 use crate::step;
@@ -28,8 +29,6 @@ use crate::watch::{Evaluation, Evaluator, Monitor, Progress};
 
 /// Share of the time spent waiting for data from which on that is worth a word.
 const MUCH_WAITING: f64 = 0.2;
-/// The first checkpoint is written after this long at the latest: a short run has something to lose too.
-const FIRST_SAVE: Duration = Duration::from_secs(20);
 /// What the first process says in place of a step where there is nothing to go on from.
 const NO_CHECKPOINT: f64 = -1.0;
 
@@ -237,7 +236,7 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
         let feed = feed.insert(self.together(started)?);
         let mut pace = Pace::starting_at(self.waited(feed));
         let mut comparison = Comparison::default();
-        let mut last_save = Instant::now();
+        let mut save_times = SaveTimes::new(self.options.save_every);
         while self.step < total {
             if self.any(stop())? {
                 return Ok(Outcome::Stopped { step: self.step });
@@ -281,11 +280,12 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
                 self.together_until(evaluated, Until::Done)?;
                 pace = Pace::starting_at(self.waited(feed));
             }
-            if self.any(last_save.elapsed() >= self.until_save())? {
+            if self.any(save_times.is_due())? {
+                let since = Instant::now();
                 let saved = self.save(monitor);
                 // One process has written it.
                 self.together_until(saved, Until::Done).map_err(|ended| Ended { saving: true, ..ended })?;
-                last_save = Instant::now();
+                save_times.saved(since);
             }
         }
         Ok(Outcome::Finished)
@@ -423,11 +423,6 @@ impl<T: Trainable, H: Home> Trainer<T, H> {
         let record = Record::new(self.step).whole("epoch", epoch as i64);
         let record = found.numbers.iter().fold(record, |record, (key, value)| record.number(key, *value));
         self.home.append(record, monitor)
-    }
-
-    fn until_save(&self) -> Duration {
-        let every = self.options.save_every;
-        if self.saved.is_none() { every.min(FIRST_SAVE) } else { every }
     }
 
     fn save(&mut self, monitor: &mut dyn Monitor) -> Result<(), TrainFailure> {

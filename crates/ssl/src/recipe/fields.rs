@@ -399,7 +399,7 @@ recipe! {
     knn_queries: usize, Rule::Whole(1, 50_000), Free, EVERY;
     /// Temperature of the neighbours' votes.
     knn_temperature: f64, above(0.0, 10.0), Free, EVERY;
-    /// Minutes between two checkpoints; 0 saves after every step.
+    /// Minutes between two checkpoints, at most: less while the run is young; 0 saves after every step.
     checkpoint_minutes: f64, between(0.0, 1e6), Free, EVERY;
     /// Checkpoints to keep.
     keep_checkpoints: usize, Rule::Whole(1, 1_000_000), Free, EVERY;
