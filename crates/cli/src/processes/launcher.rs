@@ -300,10 +300,12 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
     /// Who has started this process, and the variables that say which one it is.
     fn launcher(&self) -> Option<(Launcher, Names)> {
         let is_there = |name: &str| self.text(name).is_some();
+        let (of_hand, knows_where) =
+            ([is_there("RANK"), is_there("WORLD_SIZE")], is_there("MASTER_ADDR") || is_there("NCCL_COMM_ID"));
         let of_torch =
             Names { rank: "RANK", ranks: "WORLD_SIZE", local: Some(("LOCAL_RANK", Some("LOCAL_WORLD_SIZE"))) };
         // The innermost first: `srun mpirun ...` and `mpirun torchrun ...` leave the variables of both.
-        if is_there(RANK_VARIABLE) {
+        if is_there(RANK_VARIABLE) || is_there(RANKS_VARIABLE) {
             let local = Some((RANK_VARIABLE, None));
             Some((Launcher::Own, Names { rank: RANK_VARIABLE, ranks: RANKS_VARIABLE, local }))
         } else if is_there("TORCHELASTIC_RUN_ID") {
@@ -311,17 +313,20 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
         } else if is_there("OMPI_COMM_WORLD_RANK") || is_there("OMPI_COMM_WORLD_SIZE") {
             let local = Some(("OMPI_COMM_WORLD_LOCAL_RANK", Some("OMPI_COMM_WORLD_LOCAL_SIZE")));
             Some((Launcher::OpenMpi, Names { rank: "OMPI_COMM_WORLD_RANK", ranks: "OMPI_COMM_WORLD_SIZE", local }))
-        } else if is_there("PMI_RANK") && is_there("PMI_SIZE") {
+        } else if is_there("PMI_RANK") || is_there("PMI_SIZE") {
             let local = Some(("MPI_LOCALRANKID", Some("MPI_LOCALNRANKS")));
             Some((Launcher::Mpich, Names { rank: "PMI_RANK", ranks: "PMI_SIZE", local }))
         // Anybody's variables, unless something says where to meet. A script around mpirun may have exported them.
-        } else if is_there("RANK") && is_there("WORLD_SIZE") && (is_there("MASTER_ADDR") || is_there("NCCL_COMM_ID")) {
+        } else if of_hand == [true; 2] && knows_where {
             Some((Launcher::Hand, of_torch))
-        } else if self.is_slurm_step() && is_there("SLURM_PROCID") {
+        } else if self.is_slurm_step() {
             // Of the step where both are there: `srun -n 2` within a job of eight.
             let of_step = is_there("SLURM_STEP_NUM_TASKS");
             let ranks = if of_step { "SLURM_STEP_NUM_TASKS" } else { "SLURM_NTASKS" };
             Some((Launcher::Slurm, Names { rank: "SLURM_PROCID", ranks, local: Some(("SLURM_LOCALID", None)) }))
+        // Half of it set by hand. Batch scripts do that too, for what srun starts; there it is Slurm that knows the rest.
+        } else if of_hand != [false; 2] && knows_where && self.text("WORLD_SIZE").as_deref() != Some("1") {
+            Some((Launcher::Hand, of_torch))
         } else {
             None
         }

@@ -115,6 +115,10 @@ fn a_process_alone_a_batch_script_and_a_shell_are_none_of_several() {
     assert_eq!(with(&[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1")], &[]), Ok(None));
     assert_eq!(with(&[("RANK", "1"), ("WORLD_SIZE", "2")], &[]), Ok(None), "anybody's variables");
     assert_eq!(with(&[("NCCL_COMM_ID", "nonsense")], &[]), Ok(None), "nobody to meet");
+    let half = [("WORLD_SIZE", "1"), ("MASTER_ADDR", "x"), ("MASTER_PORT", "1")];
+    assert_eq!(with(&half, &[]), Ok(None), "one of one, whichever");
+    let of_batch_script = [("WORLD_SIZE", "8"), ("MASTER_ADDR", "gpu03"), ("MASTER_PORT", "29500")];
+    assert!(detail(&SLURM, &of_batch_script).starts_with("process 5 of 8, started by Slurm"));
     let alone = [("RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", "x"), ("LOCAL_RANK", "y")];
     assert_eq!(with(&alone, &[]), Ok(None), "no port, and nobody asks for one");
     let task =
@@ -167,6 +171,9 @@ fn within_a_job_the_innermost_launcher_counts() {
 fn what_cannot_be_is_an_error_that_names_the_variable() {
     type Set = &'static [(&'static str, &'static str)];
     let (torchrun, slurm, open_mpi): (Set, Set, Set) = (&TORCHRUN, &SLURM, &OPEN_MPI);
+    let own: Set = &[("DINO_VMF_RANK", "1"), ("DINO_VMF_RANKS", "2")];
+    let mpich: Set = &[("PMI_RANK", "1"), ("PMI_SIZE", "2")];
+    let by_hand: Set = &[("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "gpu03"), ("MASTER_PORT", "29500")];
     for (variables, (name, value), expected) in [
         (torchrun, ("RANK", "4"), "RANK is 4, which must be less than WORLD_SIZE, and that is 4"),
         (torchrun, ("RANK", "-1"), "RANK is \"-1\", which is no number that a process could have"),
@@ -186,6 +193,12 @@ fn what_cannot_be_is_an_error_that_names_the_variable() {
         (open_mpi, ("OMPI_COMM_WORLD_RANK", "9"), "OMPI_COMM_WORLD_RANK is 9, which must be less than"),
         (slurm, ("SLURM_NTASKS", ""), "Slurm has started this process, but SLURM_NTASKS is not set"),
         (slurm, ("SLURM_NTASKS", "5"), "SLURM_PROCID is 5, which must be less than SLURM_NTASKS, and that is 5"),
+        (slurm, ("SLURM_PROCID", ""), "Slurm has started this process, but SLURM_PROCID is not set"),
+        (own, ("DINO_VMF_RANK", ""), "--gpus has started this process, but DINO_VMF_RANK is not set"),
+        (mpich, ("PMI_SIZE", ""), "MPICH has started this process, but PMI_SIZE is not set"),
+        (mpich, ("PMI_RANK", ""), "MPICH has started this process, but PMI_RANK is not set"),
+        (by_hand, ("RANK", ""), "hand (RANK and WORLD_SIZE) has started this process, but RANK is not set"),
+        (by_hand, ("WORLD_SIZE", ""), "hand (RANK and WORLD_SIZE) has started this process, but WORLD_SIZE is not set"),
         (
             slurm,
             ("SLURM_LOCALID", "99999999999999999999"),
