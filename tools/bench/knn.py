@@ -11,9 +11,10 @@ Needs: torch in the interpreter of the other side (`--python`, by default the on
 PyTorch classifies chunks of a hundredth of the test features (`--chunks`), as DINO's eval_knn.py does: `mm` with all training
 features, `topk`, votes. Ours is `bench knn`. The two sides run as separate processes, in turn, on random features of the same sizes.
 Every round and the medians are printed, in seconds on the clock and in processor seconds, which depend far less on what
-else runs on the machine. A round in which others used more than 5 % of the processors is repeated, at most `--retries` times; on a
-GPU every round counts, and each side has classified everything once before its clock starts. Features are normalised, and on the GPU, before PyTorch's clock
-starts; ours does that while its clock runs, and PyTorch too with `--from-host`.
+else runs on the machine. A round in which others used more than 5 % of the processors is repeated, at most `--retries`
+times; on a GPU every round counts, and each side has classified everything once before its clock starts. Features are
+normalised, and on the GPU, before PyTorch's clock starts; ours does that while its clock runs, and PyTorch too with
+`--from-host`.
 """
 
 import argparse

@@ -324,9 +324,12 @@ fn bench_step_prints_one_object() {
         "cpu",
         "--threads",
         "1",
+        "--prototypes",
+        "l2",
         "--json",
     ])
     .json();
+    assert_eq!((&object["prototypes"], &object["centering"]), (&"l2".into(), &"logit".into()), "as DINO");
     for key in ["images_per_second", "step_ms", "mfu", "gflops", "gemm_gflops", "loss"] {
         assert!(object[key].as_f64().is_some_and(|x| x.is_finite() && x > 0.0), "{key}: {object}");
     }

@@ -6,7 +6,7 @@
 
 use crate::error::EvalError;
 use crate::features::Features;
-use crate::labelled::Labelled;
+use crate::labelled::{Labelled, first_not_finite};
 use crate::neighbors::{Exclude, Neighbor, Place, nearest};
 
 /// The numbers of neighbours that DINO reports.
@@ -131,7 +131,7 @@ pub fn vote(
         if test.dim != train.dim {
             return Err(EvalError::Width { train: train.dim, test: test.dim });
         }
-        if let Some(place) = test.values.iter().position(|x| !x.is_finite()) {
+        if let Some(place) = first_not_finite(&test.values) {
             return Err(EvalError::NotFinite { name: format!("test image {}", test.indices[place / test.dim]) });
         }
     }

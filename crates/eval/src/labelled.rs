@@ -25,11 +25,14 @@ pub struct Labelled<'a> {
 }
 
 /// Where the first value is that is no number or infinite. Values come by millions, so that memory is all that this should
-/// wait for: on all threads, and without a branch for each value.
-fn first_not_finite(values: &[f32]) -> Option<usize> {
+/// wait for: without a branch for each value, and on all threads of the pool that it is called in, if it is called in one.
+pub(crate) fn first_not_finite(values: &[f32]) -> Option<usize> {
     const PIECE: usize = 1 << 14;
     let is_broken = |piece: &[f32]| piece.iter().fold(false, |broken, x| broken | !x.is_finite());
-    let piece = values.par_chunks(PIECE).position_first(is_broken)?;
+    let piece = match rayon::current_thread_index() {
+        Some(_) => values.par_chunks(PIECE).position_first(is_broken)?,
+        None => values.chunks(PIECE).position(is_broken)?,
+    };
     values[piece * PIECE..].iter().position(|x| !x.is_finite()).map(|place| piece * PIECE + place)
 }
 

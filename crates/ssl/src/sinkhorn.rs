@@ -17,7 +17,7 @@ pub fn sinkhorn(rows: &mut [f64], columns: usize, iterations: usize) {
             sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += factor * x);
         }
         for (factor, sum) in of_columns.iter_mut().zip(sums) {
-            // A prototype that no row gives any weight stays without.
+            // A prototype that no row gives any weight stays without. Of less than this the inverse is infinite.
             *factor = if sum >= f64::MIN_POSITIVE { 1.0 / sum } else { 1.0 };
         }
         for (row, factor) in rows.chunks_exact(columns).zip(&mut of_rows) {
@@ -25,7 +25,7 @@ pub fn sinkhorn(rows: &mut [f64], columns: usize, iterations: usize) {
         }
     }
     for (row, of_row) in rows.chunks_exact_mut(columns).zip(of_rows) {
-        row.iter_mut().zip(&of_columns).for_each(|(x, of_column)| *x *= of_row * of_column);
+        row.iter_mut().zip(&of_columns).for_each(|(x, of_column)| *x = *x * of_column * of_row);
     }
 }
 

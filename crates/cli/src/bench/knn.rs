@@ -28,11 +28,12 @@ pub fn run(args: &BenchKnnArgs) -> Result<(), CliError> {
     let (train, test) = (features(args.train_images, 0), features(args.test_images, 1));
     let options = KnnOptions { ks: vec![args.k as usize], ..Default::default() };
     let place = Place::new(&host, &chosen.device);
+    let before = usage::resident_memory();
     if place.is_gpu() {
         // Kernels are compiled, products chosen and memory taken when they are first needed.
         knn::classify(&train, &test, &options, place)?;
     }
-    let (processor, before, start) = (usage::processor_seconds(), usage::resident_memory(), Instant::now());
+    let (processor, start) = (usage::processor_seconds(), Instant::now());
     knn::classify(&train, &test, &options, place)?;
     let seconds = start.elapsed().as_secs_f64();
     let processor_seconds = usage::processor_seconds().zip(processor).map(|(after, before)| after - before);

@@ -71,6 +71,10 @@ pub struct StepFigures {
     pub peak_memory_bytes: u64,
     /// Loss of the last step, to show that it trained.
     pub loss: f64,
+    /// What the norms of the prototypes meant.
+    pub prototypes: Prototypes,
+    /// Where the teacher was centred.
+    pub centering: Centering,
     /// Patches that the student does not see in a step, in all views.
     pub hidden_patches: usize,
     /// Where a GPU's time went in one more step.
@@ -128,7 +132,7 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
             "device": device.describe(), "threads": device.threads(), "method": bench.method.as_str(), "arch": bench.arch.name(),
             "patch_size": bench.patch_size, "batch_size": bench.batch_size, "local_crops": bench.local_crops,
             "global_size": bench.global_size, "local_size": bench.local_size,
-            "out_dim": bench.out_dim, "hidden_patches": figures.hidden_patches, "accumulate": bench.accumulate,
+            "out_dim": bench.out_dim, "prototypes": figures.prototypes.as_str(), "centering": figures.centering.as_str(), "hidden_patches": figures.hidden_patches, "accumulate": bench.accumulate,
             "checkpoint_activations": bench.checkpoint_activations, "steps": bench.steps,
             "stream": if device.is_gpu() { residual.as_str() } else { "f32" },
             "shares": shares.iter().cloned().collect::<Map<_, _>>(),
@@ -145,7 +149,7 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
         }
     }
     output::result(&format!(
-        "{}, {}/{}, batch {}{}{}, 2 crops of {} pixels + {} of {}, K {}, on {}\n  {:.2} images/s, {:.0} ms a step ({} of {})\n  \
+        "{}, {}/{}, batch {}{}{}, 2 crops of {} pixels + {} of {}, K {} ({}, {}), on {}\n  {:.2} images/s, {:.0} ms a step ({} of {})\n  \
          {:.0} GFLOP/s, {:.0} % of {:.0} GFLOP/s ({})\n  {} peak memory{detail}",
         bench.method,
         bench.arch,
@@ -157,6 +161,8 @@ pub fn run(args: &BenchStepArgs) -> Result<(), CliError> {
         bench.local_crops,
         bench.local_size,
         bench.out_dim,
+        figures.prototypes,
+        figures.centering,
         device.describe(),
         figures.images_per_second,
         figures.step_ms,
@@ -293,6 +299,8 @@ pub fn step(device: &Device, bench: &StepBench) -> Result<StepFigures, CliError>
         gflops: flop / step / 1e9,
         peak_memory_bytes,
         loss,
+        prototypes: recipe.prototypes(),
+        centering: recipe.centering(),
         hidden_patches,
         kernels,
     })

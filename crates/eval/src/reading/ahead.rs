@@ -49,7 +49,8 @@ impl Ahead {
     }
 }
 
-/// Closes when it is dropped: whoever waits then would wait for ever.
+/// Closes when it is dropped. Who has claimed an image and does not bring it must let the others end: nobody would take theirs, and
+/// they would wait for their turn for ever.
 pub(super) struct CloseAtEnd<'a> {
     pub(super) ahead: &'a Ahead,
     /// Only where its thread panics.

@@ -132,11 +132,15 @@ pub(crate) fn for_each_batch(
         // However this ends, no thread goes on waiting.
         let _close = CloseAtEnd { ahead: &ahead, of_panic: false };
         let (sender, receiver) = channel();
-        for _ in 0..options.workers.min(total) {
+        for thread in 0..options.workers.min(total) {
             let sender = sender.clone();
             let work = || read_images(source, preparation, options, &ahead, sender);
-            let thread = thread::Builder::new().name("read".to_owned()).spawn_scoped(scope, work);
-            thread.map_err(|error| EvalError::Thread { reason: error.to_string() })?;
+            match thread::Builder::new().name("read".to_owned()).spawn_scoped(scope, work) {
+                Ok(_) => {}
+                Err(error) if thread == 0 => return Err(EvalError::Thread { reason: error.to_string() }),
+                // A thread that the system refuses is one fewer to share the work.
+                Err(_) => break,
+            }
         }
         drop(sender);
         let mut early = BTreeMap::new();
@@ -242,6 +246,8 @@ mod tests {
     struct Uneven {
         inner: std::sync::Arc<dyn Source>,
         fetched: AtomicUsize,
+        /// The image whose reader panics.
+        broken: Option<usize>,
     }
 
     impl Source for Uneven {
@@ -251,6 +257,7 @@ mod tests {
 
         fn fetch(&self, index: usize, limits: &DecodeLimits, bytes: &mut Vec<u8>) -> Result<Stored, ReadError> {
             self.fetched.fetch_add(1, Ordering::Relaxed);
+            assert_ne!(self.broken, Some(index), "a defect of a source");
             if index.is_multiple_of(7) {
                 thread::sleep(std::time::Duration::from_millis(3));
             }
@@ -280,7 +287,7 @@ mod tests {
 
     fn uneven(images: usize) -> Uneven {
         let inner = data::open(&format!("synthetic:train={images},size=16"), data::Split::Train, 0).unwrap();
-        Uneven { inner, fetched: AtomicUsize::new(0) }
+        Uneven { inner, fetched: AtomicUsize::new(0), broken: None }
     }
 
     const OPTIONS: ReadOptions =
@@ -308,5 +315,15 @@ mod tests {
         assert!(matches!(done, Err(EvalError::Stopped)));
         let fetched = source.fetched.into_inner();
         assert!((8..=BATCHES_AHEAD * 8).contains(&fetched), "{fetched} images for one batch of 8");
+    }
+
+    #[test]
+    fn a_reader_that_panics_ends_the_others() {
+        for broken in [0, 13, 399] {
+            let source = Uneven { broken: Some(broken), ..uneven(400) };
+            let read =
+                || prepared_images(&source, &Preparation::Stretch((8, 8)), &OPTIONS, |_, _| ControlFlow::Continue(()));
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).is_err());
+        }
     }
 }

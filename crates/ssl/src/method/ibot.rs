@@ -31,7 +31,7 @@ use crate::learner::LearnError;
 use crate::loss::{Terms, TokenLoss};
 use crate::mask::{GridSize, MaskOptions, Masks};
 use crate::penalty::Penalty;
-use crate::recipe::Recipe;
+use crate::recipe::{Centering, Recipe};
 use crate::target::Side;
 use crate::view_plan::{ViewPlan, Viewer};
 
@@ -115,6 +115,15 @@ impl IbotOptions {
     fn patch_prototypes(&self) -> usize {
         self.own_prototypes.unwrap_or(self.class.head.prototypes)
     }
+
+    /// Means over the patches of each view, which stand for them where a centre is linear in them: the logits of all patches
+    /// are a large matrix. Of very many views some are taken together.
+    fn means_of_patches(&self, patches: &Tensor) -> Tensor {
+        let views = patches.rows() / self.patches();
+        let least = views.div_ceil(ops::MOST_PARTS).max(1);
+        let together = (least..=views).find(|together| views.is_multiple_of(*together)).unwrap_or(1);
+        ops::row_means(patches, views / together)
+    }
 }
 
 impl MethodSpec for IbotOptions {
@@ -138,7 +147,9 @@ impl MethodSpec for IbotOptions {
         let all = teacher_rows * self.patches();
         let masked = (self.masks.ratio.high * all as f64) as usize;
         let at_once = |values| piece_rows(values, self.patch_prototypes());
-        let (observed, piece) = (all.min(at_once(TEACHER_LOGITS_AT_ONCE)), masked.min(at_once(LOGITS_AT_ONCE)));
+        // A centre of logits is made from the means of each view.
+        let observed = if self.class.target.centering == Centering::Logit { teacher_rows } else { all };
+        let (observed, piece) = (observed.min(at_once(TEACHER_LOGITS_AT_ONCE)), masked.min(at_once(LOGITS_AT_ONCE)));
         let hidden = all * (2 * self.class.head.hidden + self.class.head.bottleneck);
         // Of the teacher logits and targets, of the student logits, and what its projector keeps of masked patches.
         let patches = hidden.max(piece * (3 * self.patch_prototypes() + 5 * self.class.head.hidden));
@@ -312,12 +323,7 @@ impl Ibot {
     /// Notes what the centre of patches moves towards, by all patches that the teacher sees, masked or not.
     fn observe_patches(&mut self, teacher: &ParamSet, targets: &Tensor, at: Position) {
         let tau = self.patch_temperature(at);
-        // The mean of an image stands for its patches where that is the same: logits of so many are a large matrix.
-        let means = self
-            .loss
-            .target()
-            .observes_linearly()
-            .then(|| ops::row_means(targets, targets.rows() / self.options.patches()));
+        let means = self.loss.target().observes_linearly().then(|| self.options.means_of_patches(targets));
         let targets = means.as_ref().unwrap_or(targets);
         let count = targets.rows();
         for piece in pieces(count, piece_rows(TEACHER_LOGITS_AT_ONCE, self.options.patch_prototypes())) {

@@ -52,7 +52,7 @@ fn copy_quickly(from: &[u8], to: &mut [u8]) {
         }
     };
     thread::scope(|scope| {
-        for _ in 1..THREADS {
+        for _ in 1..from.len().div_ceil(share) {
             // A thread that the system refuses is one fewer to share the work.
             _ = thread::Builder::new().spawn_scoped(scope, work);
         }

@@ -39,9 +39,9 @@ pub use optimizer::{
 };
 pub use positions::{Grid, Interpolation};
 pub use prototypes::{
-    Logits, add_scaled, add_shift_gradient, column_mean, column_sums, cross_entropy, largest_beside, log_mean_softmax,
-    log_mean_with, move_towards, prototype_logits, prototype_logits_backward, row_means, row_summaries, softmax,
-    softmax_gradient, vmf_log_normalizer,
+    Logits, MOST_PARTS, add_scaled, add_shift_gradient, column_mean, column_sums, cross_entropy, largest_beside,
+    log_mean_softmax, log_mean_with, move_towards, prototype_logits, prototype_logits_backward, row_means,
+    row_summaries, softmax, softmax_gradient, vmf_log_normalizer,
 };
 pub use residual::{branch_gradient, gather, scatter, scatter_add};
 pub use scale::{scale_rows, scale_rows_backward};

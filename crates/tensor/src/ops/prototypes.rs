@@ -141,13 +141,17 @@ pub fn column_mean(raw: &Tensor, scale: f64, shift: &Tensor) -> Tensor {
     out
 }
 
+/// The most parts that [`row_means`] cuts rows into: on a GPU they are the second extent of a grid.
+pub const MOST_PARTS: usize = 65_535;
+
 /// [parts, columns]: the means of equally many neighbouring rows each, of the type of the elements. A linear function of
 /// all rows has the mean that it has of these.
 ///
 /// # Panics
-/// When the rows cannot be cut into so many equal parts.
+/// When the rows cannot be cut into so many equal parts, or these are more than [`MOST_PARTS`].
 pub fn row_means(x: &Tensor, parts: usize) -> Tensor {
     let (rows, columns) = (x.rows(), x.columns());
+    assert!(parts <= MOST_PARTS, "{parts} parts");
     assert!(parts > 0 && rows > 0 && rows.is_multiple_of(parts), "{rows} rows in {parts} equal parts");
     assert_eq!(x.dtype(), x.device().dtype(), "activations");
     let mut means = x.device().empty(&[parts, columns]);

@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(256)
         __syncthreads();
         for (int i = threadIdx.x; i < EXACT_KEYS * EXACT_HEAD / 4; i += blockDim.x) {
             int key = i / (EXACT_HEAD / 4), c = i % (EXACT_HEAD / 4) * 4;
-            // Four keys are taken at a time, so there may be some that do not exist: any numbers will do for them.
+            // Four keys are taken at a time, so there may be some that do not exist: the last one stands there, with weight 0.
             const float* row = qkv + (start + base + min(key, count - 1)) * 3 * dim + head * EXACT_HEAD + c;
             *reinterpret_cast<float4*>(&keys[key][c]) = *reinterpret_cast<const float4*>(row + dim);
             *reinterpret_cast<float4*>(&values[key][c]) = *reinterpret_cast<const float4*>(row + 2 * dim);
