@@ -11,7 +11,8 @@ SMALL = ("--arch vit_nano --patch-size 8 --global-size 32 --local-size 16 --loca
 METHODS = {
     "dino-vmf": ["--set", "head_batch_norm=false"],
     "dino-vmf with batch norm": ["--set", "head_batch_norm=true"],
-    "ibot-vmf": ["--method", "ibot"],
+    "ibot-vmf": ["--method", "ibot", "--set", "head_batch_norm=false"],
+    "ibot-vmf with batch norm": ["--method", "ibot", "--set", "head_batch_norm=true"],
     "msn": ["--method", "msn"],
 }
 

@@ -11,8 +11,8 @@ use crate::description;
 use crate::memory::HostMemory;
 use crate::proc;
 
-/// What computes here with this device, and so many threads beside it.
-pub fn here(device: &Device, threads: usize) -> Machine {
+/// What computes here with this device, and so many threads beside it, in each of some processes.
+pub fn here(device: &Device, threads: usize, processes: usize) -> Machine {
     Machine {
         program: description::program(),
         system: system(),
@@ -22,6 +22,7 @@ pub fn here(device: &Device, threads: usize) -> Machine {
         memory: HostMemory::read().map(|memory| memory.total),
         device: device.describe(),
         driver: driver().filter(|_| device.is_gpu()),
+        processes: processes as u64,
     }
 }
 
@@ -29,6 +30,13 @@ pub fn here(device: &Device, threads: usize) -> Machine {
 pub fn program() -> io::Result<PathBuf> {
     let running = Path::new("/proc/self/exe");
     if cfg!(target_os = "linux") && running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
+}
+
+/// A digest of this program: two builds of one version have others. None where its file cannot be read.
+pub fn build() -> Option<String> {
+    let mut hash = random::StableHash::new();
+    hash.write(&fs::read(program().ok()?).ok()?);
+    Some(format!("{:016x}", hash.finish()))
 }
 
 /// Cores that this program may use.
@@ -81,9 +89,9 @@ mod tests {
     #[test]
     fn this_machine_has_a_name() {
         let device = Device::cpu(tensor::CpuOptions { threads: Some(1), ..Default::default() }).unwrap();
-        let machine = here(&device, 1);
+        let machine = here(&device, 1, 1);
         assert!(machine.program.starts_with("dino-vmf ") && !machine.processor.is_empty());
         assert!(machine.system.ends_with(std::env::consts::ARCH) && machine.driver.is_none());
-        assert_eq!(machine, here(&device, 1), "the same at every start");
+        assert_eq!(machine, here(&device, 1, 1), "the same at every start");
     }
 }

@@ -11,7 +11,7 @@ use ssl::learner::LearnError;
 use ssl::pretraining::{Extras, PretrainError, Start};
 use ssl::recipe::{Begin, Facts, RawRecipe, Recipe};
 use ssl::{method, view_plan::ViewShape};
-use tensor::DeviceError;
+use tensor::{Device, DeviceError};
 use train::Outcome;
 use train::reduce::Until;
 use train::run::{Attempt, CENSUS_FILE, Difference, INITIAL_FILE, RunError, RunFolder, RunReader, Vacated};
@@ -185,9 +185,12 @@ impl Command<'_> {
         }
         if self.processes.are_several() {
             let version = ("the program's version".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+            // Versions are rare, and builds of one version may differ in what they compute.
+            let build = ("the program's file".to_owned(), machine::build().unwrap_or_else(|| "unreadable".to_owned()));
+            let device = ("what computes".to_owned(), kind_of_device(&self.device.device));
             let data = ("the fingerprint of the images".to_owned(), format!("{:016x}", self.facts.fingerprint));
             let keys = recipe.explain().into_iter().map(|line| (line.key.to_owned(), line.value));
-            self.processes.agree_on(&[version, data].into_iter().chain(keys).collect())?;
+            self.processes.agree_on(&[version, build, device, data].into_iter().chain(keys).collect())?;
         }
         Ok(recipe)
     }
@@ -262,9 +265,13 @@ impl Command<'_> {
         let mut terminal = Terminal::new(console, recipe.epochs(), recipe.batch_size(), &faster).watching(watched);
         let mut knn = OnlineEvaluation::new(knn, &recipe);
         let threads = args.device.host(&device.device)?.threads();
-        let machine = machine::here(&device.device, threads);
+        let machine = machine::here(&device.device, threads, self.processes.count());
+        let before = RunReader::open(out)?;
+        if let Some(words) = other_number(&before, machine.processes) {
+            output::note(&words);
+        }
         // For people: that it cannot be written is no reason to fail.
-        if let Err(error) = folder.note_machine(&machine, RunReader::open(out)?.last_saved().unwrap_or(0)) {
+        if let Err(error) = folder.note_machine(&machine, before.last_saved().unwrap_or(0)) {
             output::note(&format!("the machine is not written down: {error}"));
         }
         self.processes.told(word::TRAIN, Until::Limit)?;
@@ -417,4 +424,20 @@ mod tests {
         assert!(!name(".", "").contains("images-"), "the folder itself has a name");
         assert_eq!(name("/", ""), "runs/images-dino-vmf-vit_nano");
     }
+}
+
+/// What every process of a run computes on, as far as its numbers depend on it.
+fn kind_of_device(device: &Device) -> String {
+    let kind = if device.is_gpu() { "a GPU" } else { "a CPU" };
+    format!("{kind}, {:?}", device.dtype())
+}
+
+/// What is to be said where a run goes on in more or fewer processes than until now.
+fn other_number(run: &RunReader, now: u64) -> Option<String> {
+    let before = run.machines().last()?.machine.processes;
+    run.last_saved().filter(|_| before != now)?;
+    let (before, now) = (text::count(before as usize, "process"), text::count(now as usize, "process"));
+    Some(format!(
+        "until now this run had {before}, and has {now} from here on: sums are added up in another order, and nothing else changes"
+    ))
 }

@@ -20,7 +20,7 @@ fn features(device: &Device) -> Features {
 }
 
 #[test]
-fn the_class_token_before_the_norm_gives_the_one_after_it_whatever_the_stream_is_kept_in() {
+fn on_a_gpu_the_class_token_before_the_norm_gives_the_one_after_it_whatever_the_stream_is_kept_in() {
     if std::env::var_os("DINO_VMF_TEST_GPU").is_none() {
         eprintln!("skipped: DINO_VMF_TEST_GPU is not set");
         return;
@@ -105,7 +105,7 @@ fn the_class_token_of_a_gpu_looks_where_that_of_the_cpu_does() {
 }
 
 #[test]
-fn two_networks_that_share_the_images_give_what_one_gives() {
+fn two_networks_on_a_gpu_that_share_the_images_give_what_one_gives() {
     if std::env::var_os("DINO_VMF_TEST_GPU").is_none() {
         eprintln!("skipped: DINO_VMF_TEST_GPU is not set");
         return;

@@ -38,5 +38,6 @@ fn lines(machine: &Machine) -> Vec<(&'static str, String)> {
     lines.extend(machine.memory.map(|memory| ("memory", text::bytes(memory))));
     lines.push(("computed on", machine.device.clone()));
     lines.extend(machine.driver.clone().map(|driver| ("driver", driver)));
+    lines.extend((machine.processes > 1).then(|| ("processes", text::thousands(machine.processes))));
     lines
 }

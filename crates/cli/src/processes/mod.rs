@@ -120,9 +120,14 @@ impl Processes {
         }
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.reduce().ranks()
+    }
+
     /// Whether there are others.
     pub fn are_several(&self) -> bool {
-        self.reduce().ranks() > 1
+        self.count() > 1
     }
 
     /// Whether this is the one that writes and prints.

@@ -30,15 +30,17 @@ pub const STEPS: usize = 50;
 pub const FEW: usize = 10;
 
 /// The methods that are trained.
-pub const METHODS: [&str; 4] = ["dino", "ibot", "msn", "msn with batch norm"];
+pub const METHODS: [&str; 6] =
+    ["dino", "dino with batch norm", "ibot", "ibot with batch norm", "msn", "msn with batch norm"];
 
 fn method(name: &str) -> Box<dyn MethodSpec> {
     let views = (SIDES.0, SIDES.1, LOCALS);
-    let class = dino_options((Prototypes::Vmf, Centering::Probability), head(false), views);
+    let batch_norm = name.ends_with("batch norm");
+    let class = dino_options((Prototypes::Vmf, Centering::Probability), head(batch_norm), views);
     let grid = SIDES.0 / 16;
-    match name {
-        "dino" => Box::new(class),
-        "ibot" => Box::new(IbotOptions {
+    match name.split(' ').next() {
+        Some("dino") => Box::new(class),
+        Some("ibot") => Box::new(IbotOptions {
             class,
             grid: (grid, grid),
             own_prototypes: Some(200),
@@ -62,7 +64,7 @@ fn method(name: &str) -> Box<dyn MethodSpec> {
                 ],
                 3,
             ),
-            head: head(name.ends_with("batch norm")),
+            head: head(batch_norm),
             prototypes: Prototypes::L2,
             temperature: 0.1,
             sharpening: 0.25,

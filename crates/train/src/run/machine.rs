@@ -37,6 +37,8 @@ pub struct Machine {
     pub device: String,
     /// The version of the driver of a GPU that computed.
     pub driver: Option<String>,
+    /// How many processes trained together.
+    pub processes: u64,
 }
 
 /// A machine, and the step after which it took over.
@@ -51,10 +53,10 @@ pub struct MachineSince {
 impl MachineSince {
     /// As the file has it.
     pub fn to_json(&self) -> Value {
-        let Machine { program, system, processor, cores, threads, memory, device, driver } = &self.machine;
+        let Machine { program, system, processor, cores, threads, memory, device, driver, processes } = &self.machine;
         json!({
             "after_step": self.step, "program": program, "system": system, "processor": processor, "cores": cores,
-            "threads": threads, "memory_bytes": memory, "device": device, "driver": driver,
+            "threads": threads, "memory_bytes": memory, "device": device, "driver": driver, "processes": processes,
         })
     }
 
@@ -69,6 +71,8 @@ impl MachineSince {
             memory: value["memory_bytes"].as_u64(),
             device: text("device")?,
             driver: text("driver"),
+            // What was written before there were several says nothing of them.
+            processes: value["processes"].as_u64().unwrap_or(1),
         };
         Some(Self { step: value["after_step"].as_u64()?, machine })
     }
@@ -102,7 +106,7 @@ mod tests {
 
     fn machine(processor: &str) -> Machine {
         let memory = Some(8 << 30);
-        Machine { processor: processor.to_owned(), cores: 2, threads: 2, memory, ..Default::default() }
+        Machine { processor: processor.to_owned(), cores: 2, threads: 2, memory, processes: 1, ..Default::default() }
     }
 
     #[test]
