@@ -405,6 +405,22 @@ pub fn introduce(device: &Chosen, data: &str, recipe: &Recipe, out: &Path, colla
     }
 }
 
+/// What every process of a run computes on, as far as its numbers depend on it.
+fn kind_of_device(device: &Device) -> String {
+    let kind = if device.is_gpu() { "a GPU" } else { "a CPU" };
+    format!("{kind}, {:?}", device.dtype())
+}
+
+/// What is to be said where a run goes on in more or fewer processes than until now.
+fn other_number(run: &RunReader, now: u64) -> Option<String> {
+    let before = run.machines().last()?.machine.processes;
+    run.last_saved().filter(|_| before != now)?;
+    let (before, now) = (text::count(before as usize, "process"), text::count(now as usize, "process"));
+    Some(format!(
+        "until now this run had {before}, and has {now} from here on: sums are added up in another order, and nothing else changes"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -424,20 +440,4 @@ mod tests {
         assert!(!name(".", "").contains("images-"), "the folder itself has a name");
         assert_eq!(name("/", ""), "runs/images-dino-vmf-vit_nano");
     }
-}
-
-/// What every process of a run computes on, as far as its numbers depend on it.
-fn kind_of_device(device: &Device) -> String {
-    let kind = if device.is_gpu() { "a GPU" } else { "a CPU" };
-    format!("{kind}, {:?}", device.dtype())
-}
-
-/// What is to be said where a run goes on in more or fewer processes than until now.
-fn other_number(run: &RunReader, now: u64) -> Option<String> {
-    let before = run.machines().last()?.machine.processes;
-    run.last_saved().filter(|_| before != now)?;
-    let (before, now) = (text::count(before as usize, "process"), text::count(now as usize, "process"));
-    Some(format!(
-        "until now this run had {before}, and has {now} from here on: sums are added up in another order, and nothing else changes"
-    ))
 }
