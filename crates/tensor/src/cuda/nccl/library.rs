@@ -109,12 +109,12 @@ pub(super) struct Nccl {
 /// NCCL, opened at the first call and kept for the rest of the process.
 pub(super) fn nccl() -> Result<&'static Nccl, NcclError> {
     static NCCL: OnceLock<Result<Nccl, NcclError>> = OnceLock::new();
-    NCCL.get_or_init(load).as_ref().map_err(Clone::clone)
+    NCCL.get_or_init(|| load(["libnccl.so.2", "libnccl.so"])).as_ref().map_err(Clone::clone)
 }
 
-fn load() -> Result<Nccl, NcclError> {
-    let names = ["libnccl.so.2", "libnccl.so"].map(str::to_owned);
-    let (library, place) = library::open(&names).ok_or(NcclError::Missing)?;
+/// The first library that goes by one of these names.
+fn load(names: [&str; 2]) -> Result<Nccl, NcclError> {
+    let (library, place) = library::open(&names.map(str::to_owned)).ok_or(NcclError::Missing)?;
     let function = |function: &'static str| NcclError::Function { function, place: place.clone() };
     let functions = Functions::of(&library).map_err(function)?;
     std::mem::forget(library);
@@ -168,6 +168,18 @@ mod tests {
     fn versions_are_written_as_people_do() {
         assert_eq!(version_in_words(23203), "2.32.3");
         assert_eq!(version_in_words(21900), "2.19.0");
+    }
+
+    #[test]
+    fn a_library_that_is_missing_or_another_one_is_named() {
+        let of = |names| load(names).err().map(|error| error.to_string()).unwrap_or_default();
+        let missing = of(["libnccl.so.of-nobody", "libnccl-of-nobody.so"]);
+        assert!(missing.contains("NCCL was not found") && missing.contains("nvidia-nccl-cu13"), "{missing}");
+        // Any other library by that name, which every Linux of this kind has.
+        if cfg!(all(target_os = "linux", target_env = "gnu")) {
+            let other = of(["libnccl.so.of-nobody", "libc.so.6"]);
+            assert!(other.contains("nccl") && other.contains("libc.so.6"), "{other}");
+        }
     }
 
     /// The real library, where there is one: no GPU is needed for what is called here.
