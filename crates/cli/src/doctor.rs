@@ -47,6 +47,8 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
         advice.push(format!("{} of {cores} cores are used: --threads or RAYON_NUM_THREADS says so", device.threads()));
     }
 
+    let mpi = if cfg!(feature = "mpi") { "built in" } else { "not built in (docs/distributed.md)" };
+    lines.push(("MPI", mpi.to_owned()));
     match launched() {
         Ok(None) => {}
         Ok(Some(launched)) => {

@@ -8,7 +8,7 @@ use data::{Census, Source};
 use eval::{EvalError, ReadOptions};
 use ssl::beginning::Beginning;
 use ssl::learner::LearnError;
-use ssl::pretraining::{Extras, PretrainError, Start};
+use ssl::pretraining::{Extras, PretrainError, Start, share_of_batch};
 use ssl::recipe::{Begin, Facts, RawRecipe, Recipe};
 use ssl::{method, view_plan::ViewShape};
 use tensor::{Device, DeviceError};
@@ -188,9 +188,14 @@ impl Command<'_> {
             // Versions are rare, and builds of one version may differ in what they compute.
             let build = ("the program's file".to_owned(), machine::build().unwrap_or_else(|| "unreadable".to_owned()));
             let device = ("what computes".to_owned(), kind_of_device(&self.device.device));
+            // Where paths are relative, processes that were started in several places mean several folders.
+            let out = std::path::absolute(&self.out).unwrap_or_else(|_| self.out.clone());
+            let out = ("the folder of the run".to_owned(), out.display().to_string());
             let data = ("the fingerprint of the images".to_owned(), format!("{:016x}", self.facts.fingerprint));
             let keys = recipe.explain().into_iter().map(|line| (line.key.to_owned(), line.value));
-            self.processes.agree_on(&[version, build, device, data].into_iter().chain(keys).collect())?;
+            self.processes.agree_on(&[version, build, device, data, out].into_iter().chain(keys).collect())?;
+            // Before there is a folder that holds this batch.
+            share_of_batch(recipe.batch_size(), self.processes.count())?;
         }
         Ok(recipe)
     }
@@ -240,6 +245,9 @@ impl Command<'_> {
         }
         if let Some(beginning) = beginning.as_ref().filter(|_| !out.join(INITIAL_FILE).exists()) {
             folder.write(INITIAL_FILE, &beginning.to_safetensors()?)?;
+        }
+        if self.processes.are_several() {
+            output::note(&format!("{} train together", text::count(self.processes.count(), "process")));
         }
         introduce(device, &train.describe(), &recipe, out, attempts.len(), args.verbose);
         for difference in folder.changed() {

@@ -105,7 +105,8 @@ impl Slowest {
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     spent: Vec<Spent>,
-    said: Option<(usize, Cause)>,
+    last: Option<(usize, Cause)>,
+    said: Vec<(usize, Cause)>,
 }
 
 impl Comparison {
@@ -123,9 +124,16 @@ impl Comparison {
         slowest(&std::mem::take(&mut self.spent))
     }
 
-    /// Whether this is news: a person is told once of the same thing.
+    /// Whether a person should be told: once of the same thing, and only of what was so the last time too. Processes that share busy
+    /// cores are slow in turn.
     pub(crate) fn is_news(&mut self, slowest: &Slowest) -> bool {
-        self.said.replace((slowest.rank, slowest.cause)) != Some((slowest.rank, slowest.cause))
+        let now = (slowest.rank, slowest.cause);
+        let is_lasting = self.last.replace(now) == Some(now);
+        let is_news = is_lasting && !self.said.contains(&now);
+        if is_news {
+            self.said.push(now);
+        }
+        is_news
     }
 }
 
@@ -162,11 +170,14 @@ mod tests {
             words.starts_with("process 2 waits for data 40 % of the time, which holds up the others for 38 %:"),
             "{words}"
         );
-        assert!(comparison.is_news(&found) && !comparison.is_news(&found), "said once");
+        let first = found;
+        assert_eq!([(); 3].map(|()| comparison.is_news(&first)), [false, true, false], "when it lasts, and once");
         let found = comparison.add(&[spent(0.1, 0.1), spent(0.1, 5.0)]).unwrap();
         assert_eq!((found.rank, found.cause), (0, Cause::Compute));
         assert!(found.to_string().starts_with("process 0 computes 98 % of the time"), "{found}");
-        assert!(comparison.is_news(&found));
+        // In turn, as where cores are shared: nobody is told.
+        assert!(![found, first, found, first].iter().any(|slowest| comparison.is_news(slowest)));
+        assert_eq!([(); 2].map(|()| comparison.is_news(&found)), [false, true]);
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl Launched {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
     /// One that a launcher sets beside others that are there.
-    #[error("{by} has started this process, but {missing} is not set")]
+    #[error("{}, but {missing} is not set", has_started(*by))]
     Missing {
         /// The launcher.
         by: Launcher,
@@ -154,6 +154,13 @@ pub enum LaunchError {
         /// What is wrong with it.
         why: NodeListError,
     },
+}
+
+fn has_started(by: Launcher) -> String {
+    match by {
+        Launcher::Hand => "this process is to be one of several (RANK, WORLD_SIZE)".to_owned(),
+        by => format!("{by} has started this process"),
+    }
 }
 
 /// The environment of a process.
@@ -385,4 +392,14 @@ pub fn launched_in(variable: impl Fn(&str) -> Option<String>) -> Result<Option<L
 /// The same, from the environment of this process. What is no text there is shown as far as it is.
 pub fn launched() -> Result<Option<Launched>, LaunchError> {
     launched_in(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+}
+
+/// What is to be said to a process alone whose environment has a number and a size, and no place to meet: anybody may have set
+/// them, and mean something else.
+pub fn half_of_several() -> Option<String> {
+    let set = |name: &str| std::env::var(name).ok().and_then(|value| value.trim().parse::<usize>().ok());
+    let (rank, ranks) = (set("RANK")?, set("WORLD_SIZE").filter(|ranks| *ranks > 1)?);
+    Some(format!(
+        "RANK is {rank} and WORLD_SIZE {ranks}, and neither MASTER_ADDR nor NCCL_COMM_ID says where to meet: this process trains alone"
+    ))
 }

@@ -197,8 +197,12 @@ fn what_cannot_be_is_an_error_that_names_the_variable() {
         (own, ("DINO_VMF_RANK", ""), "--gpus has started this process, but DINO_VMF_RANK is not set"),
         (mpich, ("PMI_SIZE", ""), "MPICH has started this process, but PMI_SIZE is not set"),
         (mpich, ("PMI_RANK", ""), "MPICH has started this process, but PMI_RANK is not set"),
-        (by_hand, ("RANK", ""), "hand (RANK and WORLD_SIZE) has started this process, but RANK is not set"),
-        (by_hand, ("WORLD_SIZE", ""), "hand (RANK and WORLD_SIZE) has started this process, but WORLD_SIZE is not set"),
+        (by_hand, ("RANK", ""), "this process is to be one of several (RANK, WORLD_SIZE), but RANK is not set"),
+        (
+            by_hand,
+            ("WORLD_SIZE", ""),
+            "this process is to be one of several (RANK, WORLD_SIZE), but WORLD_SIZE is not set",
+        ),
         (
             slurm,
             ("SLURM_LOCALID", "99999999999999999999"),

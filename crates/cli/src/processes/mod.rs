@@ -61,7 +61,12 @@ impl Processes {
     /// Finds those that this process was started with: on GPUs at their desk, on CPUs through MPI.
     pub fn find(args: &PretrainArgs) -> Result<Self, CliError> {
         match launched()? {
-            None => Ok(Self::alone()),
+            None => {
+                if let Some(doubt) = launcher::half_of_several() {
+                    output::note(&doubt);
+                }
+                Ok(Self::alone())
+            }
             Some(launched) => Self::reach(launched, &args.device, waiting(args.process_timeout)),
         }
     }
