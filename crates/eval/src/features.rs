@@ -6,6 +6,7 @@ use data::{BadSample, Source};
 use tensor::ops::{PixelData, Pixels};
 
 use crate::error::EvalError;
+use crate::labelled::first_not_finite;
 use crate::network::Network;
 use crate::normalization::Normalization;
 use crate::prepare::Preparation;
@@ -99,7 +100,7 @@ impl FeatureBatch<'_> {
     /// An error for a feature with a NaN or an infinity.
     fn check_finite(&self, source: &dyn Source) -> Result<(), EvalError> {
         let values = self.values.len() / self.indices.len().max(1);
-        let broken = self.values.iter().position(|value| !value.is_finite());
+        let broken = first_not_finite(self.values);
         match broken.and_then(|at| self.indices.get(at / values.max(1))) {
             Some(&index) => Err(EvalError::NotFinite { name: source.name(index) }),
             None => Ok(()),

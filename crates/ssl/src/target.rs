@@ -63,6 +63,14 @@ pub struct TargetOptions {
     pub center_floor: Option<f64>,
 }
 
+impl TargetOptions {
+    /// Whether the centre moves towards a linear function of the teacher's rows, which has the same mean over them as over
+    /// means of equally many of them.
+    pub fn observes_linearly(&self) -> bool {
+        self.centering == Centering::Logit
+    }
+}
+
 /// The teacher's distributions, and the centre that keeps them apart.
 #[derive(Debug)]
 pub struct Target {
@@ -134,12 +142,6 @@ impl Target {
             (Centering::Logit, Prototypes::None | Prototypes::L2) => ops::column_mean(raw, 1.0, &normalizer.nothing),
         };
         self.parts.push((images, statistic));
-    }
-
-    /// Whether the centre moves towards a linear function of the teacher's rows, which has the same mean over them as over
-    /// means of equally many of them.
-    pub fn observes_linearly(&self) -> bool {
-        self.options.centering == Centering::Logit
     }
 
     /// Forgets the parts of a step that was not completed.

@@ -304,11 +304,28 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
         step.is_some_and(|step| step.parse().map_or(true, |step: u64| step < FIRST_SPECIAL_STEP))
     }
 
+    /// Whether anything says where processes that were started by hand meet.
+    fn knows_where(&self) -> bool {
+        ["MASTER_ADDR", "NCCL_COMM_ID"].iter().any(|name| self.text(name).is_some())
+    }
+
+    /// What is to be said to a process alone that has a number and a size, and no place to meet: anybody may have set them, and mean
+    /// something else.
+    fn lonely(&self) -> Option<String> {
+        let number = |name| self.number::<usize>(name).ok().flatten();
+        let (rank, ranks) = (number("RANK")?, number("WORLD_SIZE").filter(|ranks| *ranks > 1)?);
+        (self.launcher().is_none() && !self.knows_where()).then(|| {
+            format!(
+                "RANK is {rank} and WORLD_SIZE {ranks}, and neither MASTER_ADDR nor NCCL_COMM_ID says where to meet: this process trains \
+                 alone"
+            )
+        })
+    }
+
     /// Who has started this process, and the variables that say which one it is.
     fn launcher(&self) -> Option<(Launcher, Names)> {
         let is_there = |name: &str| self.text(name).is_some();
-        let (of_hand, knows_where) =
-            ([is_there("RANK"), is_there("WORLD_SIZE")], is_there("MASTER_ADDR") || is_there("NCCL_COMM_ID"));
+        let (has_rank, has_size) = (is_there("RANK"), is_there("WORLD_SIZE"));
         let of_torch =
             Names { rank: "RANK", ranks: "WORLD_SIZE", local: Some(("LOCAL_RANK", Some("LOCAL_WORLD_SIZE"))) };
         // The innermost first: `srun mpirun ...` and `mpirun torchrun ...` leave the variables of both.
@@ -324,7 +341,7 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
             let local = Some(("MPI_LOCALRANKID", Some("MPI_LOCALNRANKS")));
             Some((Launcher::Mpich, Names { rank: "PMI_RANK", ranks: "PMI_SIZE", local }))
         // Anybody's variables, unless something says where to meet. A script around mpirun may have exported them.
-        } else if of_hand == [true; 2] && knows_where {
+        } else if has_rank && has_size && self.knows_where() {
             Some((Launcher::Hand, of_torch))
         } else if self.is_slurm_step() {
             // Of the step where both are there: `srun -n 2` within a job of eight.
@@ -332,7 +349,7 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
             let ranks = if of_step { "SLURM_STEP_NUM_TASKS" } else { "SLURM_NTASKS" };
             Some((Launcher::Slurm, Names { rank: "SLURM_PROCID", ranks, local: Some(("SLURM_LOCALID", None)) }))
         // Half of it set by hand. Batch scripts do that too, for what srun starts; there it is Slurm that knows the rest.
-        } else if of_hand != [false; 2] && knows_where && self.text("WORLD_SIZE").as_deref() != Some("1") {
+        } else if (has_rank || has_size) && self.knows_where() && self.text("WORLD_SIZE").as_deref() != Some("1") {
             Some((Launcher::Hand, of_torch))
         } else {
             None
@@ -389,17 +406,22 @@ pub fn launched_in(variable: impl Fn(&str) -> Option<String>) -> Result<Option<L
     Environment(variable).find()
 }
 
-/// The same, from the environment of this process. What is no text there is shown as far as it is.
+/// The same, from the environment of this process.
 pub fn launched() -> Result<Option<Launched>, LaunchError> {
-    launched_in(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    launched_in(variable)
 }
 
-/// What is to be said to a process alone whose environment has a number and a size, and no place to meet: anybody may have set
-/// them, and mean something else.
-pub fn half_of_several() -> Option<String> {
-    let set = |name: &str| std::env::var(name).ok().and_then(|value| value.trim().parse::<usize>().ok());
-    let (rank, ranks) = (set("RANK")?, set("WORLD_SIZE").filter(|ranks| *ranks > 1)?);
-    Some(format!(
-        "RANK is {rank} and WORLD_SIZE {ranks}, and neither MASTER_ADDR nor NCCL_COMM_ID says where to meet: this process trains alone"
-    ))
+/// What a process that is alone should be told of its environment, where it looks as if it were not to be.
+pub fn lonely_in(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    Environment(variable).lonely()
+}
+
+/// The same, from the environment of this process.
+pub fn lonely() -> Option<String> {
+    lonely_in(variable)
+}
+
+/// A variable of this process. What is no text there is shown as far as it is.
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }

@@ -1,6 +1,6 @@
 //! The variables of every launcher as they are, and as they should not be.
 
-use super::launcher::{Launched, launched_in};
+use super::launcher::{Launched, launched_in, lonely_in};
 
 /// What torchrun sets in the second of four processes.
 const TORCHRUN: [(&str, &str); 8] = [
@@ -212,4 +212,19 @@ fn what_cannot_be_is_an_error_that_names_the_variable() {
         let error = with(variables, &[(name, value)]).unwrap_err();
         assert!(error.starts_with(expected), "{error}");
     }
+}
+
+#[test]
+fn a_process_alone_with_a_number_and_a_size_is_told_what_is_missing() {
+    let said = |variables: &[(&str, &str)]| {
+        lonely_in(|name| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned()))
+    };
+    let numbered = [("RANK", "1"), ("WORLD_SIZE", "2")];
+    assert!(
+        said(&numbered).is_some_and(|words| words.starts_with("RANK is 1 and WORLD_SIZE 2, and neither MASTER_ADDR"))
+    );
+    assert_eq!(said(&[&numbered[..], &[("MASTER_ADDR", "gpu03")]].concat()), None, "it is one of two");
+    let alone = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1")];
+    assert_eq!(said(&[&numbered[..], &alone].concat()), None, "mpirun -n 1 says what it is");
+    assert_eq!(said(&[("RANK", "0"), ("WORLD_SIZE", "1")]), None);
 }

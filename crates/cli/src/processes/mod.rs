@@ -62,7 +62,7 @@ impl Processes {
     pub fn find(args: &PretrainArgs) -> Result<Self, CliError> {
         match launched()? {
             None => {
-                if let Some(doubt) = launcher::half_of_several() {
+                if let Some(doubt) = launcher::lonely() {
                     output::note(&doubt);
                 }
                 Ok(Self::alone())

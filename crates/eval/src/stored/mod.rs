@@ -20,6 +20,7 @@ use random::StableHash;
 use crate::error::EvalError;
 use crate::features::Features;
 use crate::labelled::MAX_CLASSES;
+use crate::labelled::first_not_finite;
 use crate::save::FeatureFormat;
 
 /// The label of an image that has none.
@@ -163,7 +164,7 @@ impl Found {
     fn check(self) -> Result<StoredFeatures, StoredProblem> {
         let Self { dim, values, labels, names, class_names, mut metadata } = self;
         let rows = values.len().checked_div(dim).unwrap_or(0);
-        if let Some(place) = values.iter().position(|value| !value.is_finite()) {
+        if let Some(place) = first_not_finite(&values) {
             let row = place / dim;
             return Err(StoredProblem::NotFinite { row, image: names.get(row).cloned() });
         }

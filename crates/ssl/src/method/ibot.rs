@@ -31,7 +31,7 @@ use crate::learner::LearnError;
 use crate::loss::{Terms, TokenLoss};
 use crate::mask::{GridSize, MaskOptions, Masks};
 use crate::penalty::Penalty;
-use crate::recipe::{Centering, Recipe};
+use crate::recipe::Recipe;
 use crate::target::Side;
 use crate::view_plan::{ViewPlan, Viewer};
 
@@ -148,7 +148,7 @@ impl MethodSpec for IbotOptions {
         let masked = (self.masks.ratio.high * all as f64) as usize;
         let at_once = |values| piece_rows(values, self.patch_prototypes());
         // A centre of logits is made from the means of each view.
-        let observed = if self.class.target.centering == Centering::Logit { teacher_rows } else { all };
+        let observed = if self.class.target.observes_linearly() { teacher_rows } else { all };
         let (observed, piece) = (observed.min(at_once(TEACHER_LOGITS_AT_ONCE)), masked.min(at_once(LOGITS_AT_ONCE)));
         let hidden = all * (2 * self.class.head.hidden + self.class.head.bottleneck);
         // Of the teacher logits and targets, of the student logits, and what its projector keeps of masked patches.
@@ -323,7 +323,8 @@ impl Ibot {
     /// Notes what the centre of patches moves towards, by all patches that the teacher sees, masked or not.
     fn observe_patches(&mut self, teacher: &ParamSet, targets: &Tensor, at: Position) {
         let tau = self.patch_temperature(at);
-        let means = self.loss.target().observes_linearly().then(|| self.options.means_of_patches(targets));
+        let is_linear = self.options.class.target.observes_linearly();
+        let means = is_linear.then(|| self.options.means_of_patches(targets));
         let targets = means.as_ref().unwrap_or(targets);
         let count = targets.rows();
         for piece in pieces(count, piece_rows(TEACHER_LOGITS_AT_ONCE, self.options.patch_prototypes())) {
